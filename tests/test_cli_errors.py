@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
 import signal
@@ -377,3 +378,78 @@ def test_a_file_of_a_window_is_said_to_be_of_one(root: Path, tmp_path: Path) -> 
     assert runner.invoke(main, ["convert", str(demo), "--from", "1s", "-o", str(part), "-q"]).exit_code == 0
     first = runner.invoke(main, ["info", str(part)]).stdout.splitlines()[0]
     assert first.endswith(", filtered by start")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "convert own.parquet -o ./own.parquet",
+        "convert -o link.parquet own.parquet",
+        "export own.parquet --chrome-json own.parquet",
+        "slices own.parquet --json=own.parquet",
+        "slices --csv=own.parquet own.parquet",
+        "generate own.parquet --as ftrace -o own.parquet",
+        "diff other.parquet own.parquet --markdown own.parquet",
+        "diff --a own.parquet --b other.parquet --markdown own.parquet",
+        "sweep own.parquet --policy rr --metric slice.mean(a) --json=own.parquet",
+    ],
+)
+def test_the_trace_itself_is_never_written_over(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was replaced by what was made of it."""
+    monkeypatch.chdir(tmp_path)
+    Path("own.parquet").write_bytes(b"a capture")
+    Path("other.parquet").write_bytes(b"another")
+    Path("link.parquet").symlink_to("own.parquet")
+    assert "this is the trace that is read; write to another file" in fails(*words.split())
+    assert Path("own.parquet").read_bytes() == b"a capture"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("name", ["a b.dat", "n\nl.dat", os.fsdecode(b"caf\xe9.dat")])
+def test_a_file_may_have_any_name(
+    name: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with a line break was taken for a workload, one that is no UTF-8 ended in an internal error."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes((root / "fixtures/ftrace-text/ticks/input.txt").read_bytes())
+    shown = name.encode("utf-8", "surrogateescape").decode(errors="backslashreplace")
+    for words in (["info"], ["doctor"], ["compare", "--policy", "rr", "--quick", "-o", f"{name}.html"]):
+        done = CliRunner().invoke(main, [words[0], name, *words[1:], "--json"])
+        assert done.exit_code in (0, 1), done.output
+        told = json.loads(done.stdout)
+        trace = told.get("trace", told)
+        assert (trace if isinstance(trace, str) else trace["name"]) in (name, shown)
+    first = CliRunner().invoke(main, ["info", name]).stdout.splitlines()[0]
+    assert first.startswith(f"Trace {shown.replace(chr(10), chr(92) + 'n')}: ftrace-text")
+
+
+def test_parquet_needs_a_name_in_utf_8(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(b"caf\xe9.parquet")
+    assert CliRunner().invoke(main, ["convert", str(demo), "-o", name]).exit_code == 0
+    for words in (["slices", name], ["export", str(demo), "--lisa", os.fsdecode(b"\xe9")]):
+        assert "Parquet and Arrow files need a name in UTF-8" in fails(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("replay DEMO --policy cfss", "no policy cfss; did you mean cfs? Valid are 4bsd, aix"),
+        ("compare DEMO --policy edvdf", "did you mean eevdf?"),
+        ("replay DEMO --policy cfs:latenci=3ms", "no parameter latenci; did you mean latency? Valid are"),
+        ("replay DEMO --policy cfs --set spin*:nce=5", "no task attribute nce; did you mean nice?"),
+        ("replay DEMO --policy cfs --cost swich=3us", "no cost swich; did you mean switch?"),
+        ("replay DEMO --policy xyzzy", "no policy xyzzy; valid are 4bsd"),
+        ("policies show cfss", "'cfss'; did you mean 'cfs'? There are 4bsd"),
+        ("formats trace-da", "'trace-da'; did you mean 'trace-dat'?"),
+        ("recipes trace-cdm", "'trace-cdm'; did you mean 'trace-cmd'?"),
+        ("help polices", "'polices'; did you mean 'policies'?"),
+        ("help nothing", "'nothing'. Topics are"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(
+    words: str, says: str, demo: Path
+) -> None:
+    assert says in fails(*words.replace("DEMO", str(demo)).split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -18,7 +19,7 @@ from click.testing import CliRunner
 
 import tracekit as tk
 from tracekit.cli import main
-from tracekit.cli._table import cell, definitions, shorten, table
+from tracekit.cli._table import cell, definitions, paragraph, shorten, table
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "fixtures" / "demo" / "slice-default.dat"
@@ -115,7 +116,7 @@ def test_columns_can_be_chosen(tmp_path: Path) -> None:
     assert rows.splitlines()[0] == "group,p99_ns"
     wrong = runner.invoke(main, ["slices", str(DEMO), "--columns", "p99"])
     assert wrong.exit_code == 2
-    assert "did you mean p99_ns?" in wrong.stderr
+    assert "did you mean 'p99_ns'?" in wrong.stderr
 
 
 def show(capsys: Capture, monkeypatch: pytest.MonkeyPatch, width: int, make: Callable[[], None]) -> list[str]:
@@ -221,3 +222,39 @@ def test_topics_are_folded_in_a_terminal() -> None:
 
 def test_nothing_is_less_than_nothing() -> None:
     assert [cell("imbalance", value) for value in (-0.0004, -0.0, 0.0, -0.0006)] == ["0", "0", "0", "-0.001"]
+
+
+def test_columns_of_a_comparison(demo: Path) -> None:
+    """`--columns` showed a column of dashes for what is none, and CSV had all."""
+    words = ["compare", str(demo), "--policy", "rr", "--quick", "--top", "2", "--columns"]
+    table = CliRunner().invoke(main, [*words, "group,metric,predicted,trust"])
+    assert table.stdout.splitlines()[0].split() == ["group", "metric", "predicted", "trust"]
+    assert "100 ms" in table.stdout.splitlines()[2]
+    rows = CliRunner().invoke(main, [*words, "group,predicted", "--csv"])
+    assert rows.stdout.splitlines()[0] == "group,predicted"
+    for more in ([], ["--csv"]):
+        wrong = CliRunner().invoke(main, [*words, "grp", *more])
+        assert (wrong.exit_code, wrong.stdout) == (2, "")
+        assert "no column 'grp'; did you mean 'group'?" in wrong.stderr
+
+
+def test_names_of_rows_stay_apart(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two metrics had the same name, cut, beside a column that could have been left out."""
+    monkeypatch.setattr("tracekit.cli._table.terminal_width", lambda *_: 60)
+    names = ["preempted slice, p50", "preempted slice, dist."]
+    rest = {"result": "not measured", "error": "+511.67 %", "allowed": "10 % or 0.1 tick"}
+    table([{"metric": name} | rest for name in names], ["metric", *rest])
+    shown = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()[1:3]]
+    assert shown == names
+
+
+def test_a_paragraph_is_as_wide_as_the_terminal_that_it_goes_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a plot is to be read, and warnings, were one line each, which a terminal breaks within words."""
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal, pipe = io.StringIO(), io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    for file in (terminal, pipe):
+        paragraph("warning: " + "some words " * 20, file=file)
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= 40 < len(pipe.getvalue())
+    assert {word for line in lines for word in line.split()} == {"warning:", "some", "words"}

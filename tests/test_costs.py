@@ -62,7 +62,7 @@ def test_each_model_of_forks_gives_its_cost(pair: tk.Replay) -> None:
 @pytest.mark.parametrize(
     ("costs", "says"),
     [
-        ({"swich": "1us"}, "no cost swich; valid are switch"),
+        ({"swich": "1us"}, "no cost swich; did you mean switch? Valid are switch"),
         ({"switch": "fast"}, "cost switch=fast: expected a time such as 3us"),
         ({"fork": "tree:1us"}, "expected list:BASE/EACH"),
     ],

@@ -201,7 +201,7 @@ def test_a_misspelt_hook_is_named_with_the_one_that_was_meant(policy, says):
         tk.simulate(WORKLOAD, policy=policy())
     assert says in str(error.value)
     hook = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 4)(lambda *_: 0)
-    with pytest.raises(ReplayError, match="no hook dispach; did you mean `dispatch`"):
+    with pytest.raises(ReplayError, match="no hook dispach; did you mean 'dispatch'"):
         CompiledPolicy(enqueue=hook, dequeue=hook, dispach=hook)
 
 

@@ -182,8 +182,10 @@ def test_set_on_the_command_line_changes_the_tasks_of_a_pattern(six, tmp_path):
         ("comm~^A[: prio=45", "no regular expression"),
         ("comm~^A: policy=fofo", "policy=fofo: expected one of other, batch, idle, fifo, rr, deadline"),
         ("comm~^A: prio=999", "prio=999: expected a whole number from 0 to 255"),
-        ("comm~^A: priority=4", "no task attribute priority; valid are policy, nice, prio"),
-        ("comm~^A: priority=4", "; did you mean prio?"),
+        (
+            "comm~^A: priority=4",
+            "no task attribute priority; did you mean prio? Valid are policy, nice, prio",
+        ),
         ("comm~^A: affinity=0", "; did you mean cpus?"),
         ("comm~^A: bogus=0", "cpus, group\n"),
         ("A", "expected `selector: attribute=value`"),

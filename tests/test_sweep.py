@@ -200,6 +200,29 @@ def test_a_worker_that_dies_loses_nothing(file: Path, plain: Sweep) -> None:
     )
 
 
+def test_a_trace_without_the_statistic_is_named(file: Path, tmp_path: Path, tracekit: Run) -> None:
+    """It was left out without a word, and the table did not say of which trace the rest was."""
+    other = tmp_path / "other.parquet"
+    tk.simulate("policy: rr\nZ: (R2 S1)*30\nY: R20").write(other)
+    done = tracekit("sweep", file, other, "--policy", "rr", "--runs", "1", "--metric", "slice.mean(B)")
+    assert done.returncode == 0, done.stderr
+    assert "other.parquet has no slice.mean(B)" in done.stdout.splitlines()
+    assert f"{file.name} has no" not in done.stdout
+
+
+def test_ctrl_c_never_reaches_a_worker() -> None:
+    """A terminal sends it to all: it printed a traceback of each worker that was about to begin."""
+    from tracekit.whatif.workers import Workers
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with Workers(1) as workers:
+        # What is blocked now was blocked when the worker began, before it ran a line.
+        blocked = workers.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
+    assert signal.SIGINT in blocked
+    assert signal.SIGTERM not in blocked
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
 def test_workers_serve_one_sweep_after_another(file: Path, plain: Sweep) -> None:
     from tracekit.whatif.workers import Workers
 
@@ -301,6 +324,10 @@ def test_the_command_prints_a_pivot_and_draws(tracekit: Run, file: Path, tmp_pat
         (["--policy", "rr"], "name a --metric"),
         (["--policy", "rr:quantum=1..2", "--metric", "slice"], "FIRST..LAST/COUNT"),
         (["--policy", "rr", "--metric", "slcie"], "did you mean 'slice'"),
+        (
+            ["--policy", "rr", "--runs", "1", "--metric", "slice.mean(Bb)"],
+            "did you mean 'B'? The groups are A",
+        ),
         (["--policy", "rr", "--metric", "slice", "--dask", "tcp://127.0.0.1:1"], "no scheduler answers"),
     ):
         bad = tracekit("sweep", file, *wrong)

@@ -605,7 +605,7 @@ class Trace:
 
     def __repr__(self) -> str:
         """Losses first, then what it is, then the tables."""
-        lines = [f"<{type(self).__name__} {self._name}: {', '.join(self._facts())}>"]
+        lines = [f"<{type(self).__name__} {printable(self._name)}: {', '.join(self._facts())}>"]
         lines += [f"  ! {w}" for w in self.warnings()]
         lines += [
             f"  {name:<12}{format_count(self._rows(name)):>12} rows" for name in TABLES if self._rows(name)

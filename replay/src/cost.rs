@@ -1,5 +1,6 @@
 //! What scheduling itself costs, apart from any policy. All default to nothing.
 
+use crate::near;
 use crate::params;
 use crate::task::Ns;
 
@@ -261,7 +262,7 @@ impl Costs {
             "second" => &mut self.second,
             _ => {
                 let keys: Vec<&str> = COST_KEYS.iter().map(|k| k.0).collect();
-                return Err(format!("no cost {key}; valid are {}", keys.join(", ")));
+                return Err(format!("no cost {key}; {}", near::valid(near::nearest(key, &keys), &keys)));
             }
         };
         let expected = || format!("cost {key}={value}: expected a time such as 3us");

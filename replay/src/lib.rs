@@ -28,6 +28,7 @@ pub mod history;
 mod infer;
 pub mod log;
 pub mod machine;
+mod near;
 mod overrides;
 pub mod params;
 mod perturb;

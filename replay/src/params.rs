@@ -1,5 +1,6 @@
 //! Policy strings `name:param=value,param=value`, and the typed parameter table of each policy.
 
+use crate::near;
 use crate::task::Ns;
 use std::fmt;
 
@@ -182,8 +183,8 @@ impl Params {
             let (name, value) = (name.trim(), value.trim());
             let Some(i) = table.iter().position(|p| p.name == name) else {
                 let names: Vec<&str> = table.iter().map(|p| p.name).collect();
-                let valid =
-                    if names.is_empty() { "it has none".into() } else { format!("valid are {}", names.join(", ")) };
+                let meant = near::nearest(name, &names);
+                let valid = if names.is_empty() { "it has none".into() } else { near::valid(meant, &names) };
                 return Err(ParamError(format!("policy {policy}: no parameter {name}; {valid}")));
             };
             values[i].1 = table[i].parse(value).map_err(|e| ParamError(format!("policy {policy}: {e}")))?;
@@ -317,6 +318,9 @@ mod tests {
     fn errors_name_what_is_valid() {
         let e = |t: &str| Params::parse("x", TABLE, t).unwrap_err().0;
         assert_eq!(e("slice=1ms"), "policy x: no parameter slice; valid are form, wait, quantum, fair");
+        assert!(
+            e("quantm=1ms").ends_with("no parameter quantm; did you mean quantum? Valid are form, wait, quantum, fair")
+        );
         assert_eq!(e("quantum=5"), "policy x: quantum=5: expected a time with its unit, such as 10ms or 750us");
         assert_eq!(e("quantum=11s"), "policy x: quantum=11s: expected 1us to 10s");
         assert_eq!(e("form=c"), "policy x: form=c: expected one of a, b");

@@ -1,5 +1,6 @@
 //! Programs: what each task does, free of when it did it.
 
+use crate::near;
 use crate::policies::weights::BY_NICE;
 use crate::task::{Attrs, Ns, Sleep, TaskId};
 
@@ -135,7 +136,13 @@ impl Group {
                 self.quota = Some((quota, period));
             }
             "idle" => self.idle = crate::params::on_off(value).ok_or_else(|| bad("on or off"))?,
-            _ => return Err(format!("no attribute {key} of a group; valid are weight, nice, quota, idle")),
+            _ => {
+                let keys = ["weight", "nice", "quota", "idle"];
+                return Err(format!(
+                    "no attribute {key} of a group; {}",
+                    near::valid(near::nearest(key, &keys), &keys)
+                ));
+            }
         }
         Ok(())
     }

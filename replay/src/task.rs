@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::near;
 use crate::params;
 use crate::program::Step;
 
@@ -253,9 +254,9 @@ impl Attrs {
             "group" => self.group = (!matches!(value, "" | "/")).then(|| value.into()),
             _ => {
                 let keys: Vec<&str> = ATTR_KEYS.iter().map(|k| k.0).collect();
-                let meant = OTHER_NAMES.iter().find(|(other, _)| *other == key);
-                let hint = meant.map(|(_, ours)| format!("; did you mean {ours}?")).unwrap_or_default();
-                return Err(format!("no task attribute {key}; valid are {}{hint}", keys.join(", ")));
+                let other = OTHER_NAMES.iter().find(|(other, _)| *other == key).map(|(_, ours)| *ours);
+                let meant = other.or_else(|| near::nearest(key, &keys));
+                return Err(format!("no task attribute {key}; {}", near::valid(meant, &keys)));
             }
         }
         Ok(())

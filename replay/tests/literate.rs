@@ -60,7 +60,7 @@ fn every_cost_is_shown_by_an_example_that_comes_out() {
 fn costs_that_mean_nothing_are_refused_with_what_is_valid() {
     let mut costs = Costs::default();
     for (key, value, says) in [
-        ("swich", "1us", "no cost swich; valid are switch, record"),
+        ("swich", "1us", "no cost swich; did you mean switch? Valid are switch, record"),
         ("switch", "5", "cost switch=5: expected a time such as 3us"),
         ("tick", "-1us", "expected a time"),
         ("fork", "list:2us", "expected list:BASE/EACH, bitmap:BASE or table:BASE/EACH"),

@@ -295,16 +295,31 @@ def test_predictions_that_are_not_to_be_used_are_drawn_as_such(demo: Path) -> No
     trust = pl.when(first).then(pl.lit("do not use")).otherwise(pl.lit("trusted"))
     rows = table.with_columns(predicted=far, low=pl.col("low").fill_null(far / 2), trust=trust)
     ax = plot.predictions(rows, "demo").axes[0]
-    dots = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    dots = [line for line in ax.get_lines() if line.get_marker() in "o>"]
     assert len(dots) == rows.height
     grey = [line for line in dots if line.get_markeredgecolor() == dots[0].get_markeredgecolor()]
     assert (grey, dots[0].get_markersize() < dots[1].get_markersize()) == ([dots[0]], True)
-    # The axis makes no room for it.
-    assert ax.get_xlim()[1] < 1e4
+    # The axis makes no room for it: an arrow within it says that there is something.
+    assert dots[0].get_marker() == ">"
+    assert ax.get_xlim()[1] / 1.1 < dots[0].get_xdata()[0] < ax.get_xlim()[1] < 1e4  # type: ignore[index]
+    assert {line.get_marker() for line in dots[1:]} == {"o"}
     names = [text.get_text() for text in ax.figure.legends[0].get_texts()]  # type: ignore[union-attr]
     assert names[-1] == "do not use"
     alone = plot.predictions(table.with_columns(trust=pl.lit("trusted"))).axes[0]
     assert "do not use" not in [t.get_text() for t in alone.figure.legends[0].get_texts()]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(0.58, 4.0, [0.7, 1, 2, 3]), (0.3, 1.6, [0.3, 0.5, 0.7, 1]), (0.66, 1.5, [0.67, 0.8, 1, 1.25, 1.5])],
+)
+def test_factors_have_ticks_over_the_whole_axis(low: float, high: float, ticks: list[float]) -> None:
+    """Of an axis from 0.58 to 4 the last tick was at 2."""
+    from tracekit.plot.predictions import _factor_axis
+
+    ax = Figure().subplots()
+    _factor_axis(ax, low, high)
+    assert list(ax.get_xticks()) == ticks
 
 
 def test_titles_say_how_many_groups_have_no_panel() -> None:

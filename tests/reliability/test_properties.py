@@ -138,3 +138,49 @@ def test_a_replay_keeps_the_work_and_replays_as_itself(bursts: list[list[int]], 
             assert row["busy_ns"] + row["idle_ns"] + row["unknown_ns"] == one.end_ns - one.start_ns
     ends = ["ts_ns", "dur_ns", "cpu", "tid"]
     assert second.slices.select(ends).equals(first.slices.select(ends))
+
+
+def same(one: tk.Trace, other: tk.Trace) -> None:
+    """Every table of two traces, and what is said of them."""
+    assert one.tables == other.tables
+    for name in one.tables:
+        a, b = (
+            t.table(name).with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)) for t in (one, other)
+        )
+        assert a.equals(b, null_equal=True), name
+    assert (one.start_ns, one.end_ns) == (other.start_ns, other.end_ns)
+    assert one.warnings() == other.warnings()
+    assert one.missing() == other.missing()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@settings(deadline=None, max_examples=15)
+@given(work=workloads, policy=st.sampled_from(["cfs", "eevdf", "rr:quantum=3ms", "4bsd", "fifo", "ule"]))
+def test_a_replay_that_is_written_and_read_is_the_same(
+    ending: str, work: tuple[int, list[list[int]], bool], policy: str
+) -> None:
+    run = simulated(*work)
+    for one in (run, tk.replay(run, policy)):
+        with tempfile.TemporaryDirectory() as folder:
+            one.write(Path(folder) / f"x.{ending}")
+            same(one, tk.read(Path(folder) / f"x.{ending}"))
+
+
+@pytest.mark.parametrize(
+    "capture",
+    [
+        "demo/slice-default.perf.data.xz",
+        "ftrace-text/kernel-6.1/input.txt",
+        "ftrace-text/losses/input.txt",
+        "perf-data/two-cpus-in-rounds/input.data",
+        "schedviz/tracefs-copy/input.tar",
+        "ktr/ktrdump/input.ktr",
+        "trcrpt/all-columns/input.txt",
+        "lttng-text/contexts/input.txt",
+    ],
+)
+@pytest.mark.parametrize("policy", ["rr:quantum=10ms", "eevdf"])
+def test_so_is_the_replay_of_a_capture(capture: str, policy: str, root: Path, tmp_path: Path) -> None:
+    run = tk.replay(root / "fixtures" / capture, policy)
+    run.write(tmp_path / "x.parquet")
+    same(run, tk.read(tmp_path / "x.parquet"))

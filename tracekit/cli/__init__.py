@@ -29,7 +29,6 @@ from tracekit.cli import _complete
 from tracekit.cli._places import explicit
 from tracekit.cli._room import check_room, room
 from tracekit.errors import FilterWarning, TracekitError
-from tracekit.harmless import printable
 
 __all__ = ["main", "run"]
 
@@ -196,7 +195,9 @@ def _show(otherwise: Callable[..., None]) -> Callable[..., None]:
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if issubclass(category, FilterWarning):
-            print(f"warning: {printable(str(message))}", file=sys.stderr)
+            from tracekit.cli._table import paragraph
+
+            paragraph(f"warning: {message}", file=sys.stderr)
         else:
             otherwise(message, category, *rest, **more)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracekit.cli._output import paragraph, table
@@ -19,6 +20,8 @@ _MARKS = {"with care": "?", "do not use": "!", "bimodal": "*"}
 #: Groups that are named which do their work sooner.
 SOONER = 2
 VALUES = ("recorded", "predicted", "real", "change", "identity")
+#: Columns of its table that hold a value in the row's unit.
+_VALUED = ("recorded", "identity", "predicted", "low", "high", "real")
 
 
 def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) -> None:
@@ -70,6 +73,17 @@ def print_comparison(comparison: Comparison, rows: pl.DataFrame, verbose: bool) 
         if isinstance(comparison.identity, Replay):
             print()
             print_basis(comparison.identity)
+
+
+def print_rows(rows: pl.DataFrame, names: Sequence[str]) -> None:
+    """Print the columns of a comparison's table that `--columns` names, values with their units."""
+    from tracekit.words import value
+
+    made = [
+        {k: value(v, row["unit"]) if k in _VALUED else v for k, v in row.items()}
+        for row in rows.iter_rows(named=True)
+    ]
+    table(made, names, right=_VALUED)
 
 
 def _bounds(comparison: Comparison) -> dict[tuple[Any, ...], str]:

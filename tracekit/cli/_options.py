@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from tracekit.io.one_pass import Survey
     from tracekit.trace import Trace
 
-__all__ = ["Input", "analysis_options", "engine_options", "input_options", "output_options", "output_place"]
+__all__ = [
+    "Input",
+    "analysis_options",
+    "engine_options",
+    "input_options",
+    "output_options",
+    "output_place",
+    "source_place",
+]
 
 #: Endings of pictures that can be written.
 PLOTS = (".png", ".svg", ".pdf")
@@ -148,13 +156,13 @@ class Input:
         meta = {} if context is None else context.meta
         for_people = "-" not in (meta.get("tracekit.json"), meta.get("tracekit.csv"))
         if for_people and not self.quiet and part is not trace:
-            from tracekit.cli._output import printable
+            from tracekit.cli._table import paragraph
 
             made = Selection.make(
                 trace, **self._tasks(), cpu=self.cpu or None, start=self.start, end=self.end
             )
             for unmet in made.unmet(trace, CALLED):
-                print(f"warning: {printable(unmet)}", file=sys.stderr)
+                paragraph(f"warning: {unmet}", file=sys.stderr)
         return part
 
     def _tasks(self) -> dict[str, Any]:
@@ -169,23 +177,23 @@ class Input:
 
     def warn(self, trace: Trace) -> None:
         """Say on standard error what was lost or damaged, and what the file says was not recorded."""
-        from tracekit.cli._output import printable
+        from tracekit.cli._table import paragraph
         from tracekit.whatif.recorded import part
 
         stated = {"cpus.recorded", "tasks.recorded"} & trace.metadata.keys()
         if stated and not self.quiet and (found := part(trace)) is not None:
-            print(f"warning: {printable(found.sentence)}", file=sys.stderr)
+            paragraph(f"warning: {found.sentence}", file=sys.stderr)
         self.say(trace.diagnostics)
 
     def say(self, diagnostics: pl.DataFrame) -> None:
         """Say on standard error what these rows say of loss and damage."""
-        from tracekit.cli._output import printable
+        from tracekit.cli._table import paragraph
         from tracekit.trace import damages
 
         if self.quiet:
             return
         for line in damages(diagnostics):
-            print(f"warning: {printable(line)}", file=sys.stderr)
+            paragraph(f"warning: {line}", file=sys.stderr)
 
 
 def _time(context: click.Context, param: click.Parameter, given: str | None) -> str | None:
@@ -230,7 +238,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
     """
     names = [f["name"] for f in registry.formats()]
     decorators: list[Callable[[Any], Any]] = [
-        click.argument("trace", metavar="TRACE"),
+        click.argument("trace", metavar="TRACE", callback=source_place),
         click.option(
             "--format",
             type=click.Choice(names),
@@ -383,7 +391,7 @@ def _plot_name(context: click.Context, param: click.Parameter, given: str | None
 
 
 def output_place(context: click.Context, param: click.Parameter, given: str | None) -> str | None:
-    """Refuse a file in a folder that does not exist or cannot be written, before anything is read.
+    """Refuse a file that cannot be made, or that is the trace itself, before anything is read.
 
     `-` is standard output; a device or a pipe is written in place.
     """
@@ -397,7 +405,33 @@ def output_place(context: click.Context, param: click.Parameter, given: str | No
         new = not place.exists() or place.is_file()
         if new and not given.startswith("/dev/") and not os.access(place.parent, os.W_OK):
             raise OutputError(f"{given}: Permission denied: {folder} cannot be written")
+        _apart(context, "written", given)
     return given
+
+
+def source_place(
+    context: click.Context, param: click.Parameter, given: str | tuple[str, ...] | None
+) -> str | tuple[str, ...] | None:
+    """Note what is read, for `output_place`."""
+    for place in (given,) if isinstance(given, str) else given or ():
+        _apart(context, "read", place)
+    return given
+
+
+def _apart(context: click.Context, role: str, place: str) -> None:
+    """Refuse to write over what is read, in whatever order they are given: no run makes a capture again."""
+    places = context.meta.setdefault("tracekit.places", {"read": [], "written": []})
+    places[role].append(place)
+    for target in (place for place in places["written"] if Path(place).is_file()):
+        if any(_same(target, source) for source in places["read"]):
+            raise OutputError(f"{target}: this is the trace that is read; write to another file")
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return "-" not in (one, other) and Path(one).samefile(other)
+    except OSError:
+        return False
 
 
 def output_options(csv: bool = True, plot: bool = False) -> Callable[[F], F]:

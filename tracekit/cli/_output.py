@@ -13,6 +13,7 @@ import click
 
 from tracekit.cli._table import cell, definitions, header, paragraph, setting, table
 from tracekit.harmless import escaped, printable
+from tracekit.near import did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "about",
     "cell",
+    "chosen",
     "definitions",
     "emit",
     "emit_csv",
@@ -73,11 +75,10 @@ def emit(
     """
     if top is not None:
         frame = frame.head(top)
-    chosen = _chosen(frame.columns)
-    part = frame.select(chosen) if chosen else frame
+    part = frame.select(chosen(frame.columns) or frame.columns)
     if as_json and emit_json({"trace": about(trace), "show": show, **(extra or {}), "rows": part.to_dicts()}):
         return
-    if as_csv and emit_csv(part):
+    if as_csv and emit_csv(frame):
         return
     if frame.height == 0:
         paragraph(
@@ -89,16 +90,13 @@ def emit(
         table(part.to_dicts(), main, more=[c for c in frame.columns if c not in main])
 
 
-def _chosen(known: Sequence[str]) -> list[str]:
-    """The columns that `--columns` names; an error names what there is."""
-    from difflib import get_close_matches
-
+def chosen(known: Sequence[str]) -> list[str]:
+    """The columns that `--columns` names, none by default; an error names what there is."""
     asked: Sequence[str] = setting("columns") or ()
     for name in asked:
         if name not in known:
-            close = get_close_matches(name, known, 1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise click.UsageError(f"no column {name!r}{hint or '.'} This table has {', '.join(known)}")
+            hint = did_you_mean(name, known, ".")
+            raise click.UsageError(f"no column {name!r}{hint} This table has {', '.join(known)}")
     return list(asked)
 
 
@@ -154,7 +152,9 @@ def emit_json(value: Any) -> bool:
 
 
 def emit_csv(frame: pl.DataFrame) -> bool:
-    """Write CSV to where `--csv` says; a text that a spreadsheet would take for a formula gets an apostrophe.
+    """Write CSV to where `--csv` says, of the columns that `--columns` names.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def emit_csv(frame: pl.DataFrame) -> bool:
     """
     from tracekit.harmless import for_csv
 
-    return _deliver("csv", for_csv(frame).write_csv())
+    return _deliver("csv", for_csv(frame.select(chosen(frame.columns) or frame.columns)).write_csv())
 
 
 def on_standard_output() -> bool:
@@ -178,7 +178,8 @@ def _deliver(form: str, text: str) -> bool:
     place = setting(form) or "-"
     sys.stdout.flush()
     with replacing(place) as unfinished:
-        unfinished.write(text.encode())
+        # A path can hold bytes that are no UTF-8: what stands for them is an escape of JSON, too.
+        unfinished.write(text.encode(errors="backslashreplace"))
     if place == "-":
         return True
     print(f"wrote {printable(place)}", file=sys.stderr)
@@ -203,4 +204,4 @@ def save_plot(figure: Figure, file: str, how_to_read: str = "") -> None:
         figure.savefig(unfinished, bbox_inches="tight", dpi=150, format=Path(file).suffix[1:] or "png")
     print(f"wrote {printable(file)}", file=sys.stderr)
     if how_to_read and sys.stderr.isatty():
-        print(f"How to read it: {how_to_read}", file=sys.stderr)
+        paragraph(f"How to read it: {how_to_read}", file=sys.stderr)

@@ -162,12 +162,12 @@ def asked(
 
 def caution(trace: Trace, quiet: bool) -> None:
     """Say on standard error what the trace does not say, and every replay depends on."""
-    from tracekit.harmless import printable
+    from tracekit.cli._table import paragraph
     from tracekit.whatif.contexts import recognise
 
     said = None if quiet else recognise(trace).sentence()
     if said is not None:
-        print(f"warning: {printable(said)}", file=sys.stderr)
+        paragraph(f"warning: {said}", file=sys.stderr)
 
 
 def together(scenario: Scenario | None, overrides: Sequence[Override]) -> list[Override]:

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -93,9 +93,9 @@ def header(column: str) -> str:
     return SHORT.get(column, column.removesuffix("_ns").replace("_", " "))
 
 
-def terminal_width() -> int | None:
-    """Columns of the terminal; None where standard output is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def terminal_width(file: TextIO | None = None) -> int | None:
+    """Columns of the terminal; None where the file, by default standard output, is no terminal."""
+    return shutil.get_terminal_size().columns if (file or sys.stdout).isatty() else None
 
 
 def setting(name: str) -> Any:
@@ -240,12 +240,24 @@ def _least(column: _Column) -> int:
     return min(column.width, _KEPT_SENTENCE if column.width > 2 * _KEPT_NAME else _KEPT_NAME)
 
 
+def _least_first(column: _Column) -> int:
+    """The same of the first column, which names the rows: what differs in it looks different."""
+    names = set(column.cells)
+    enough = range(_least(column), column.width)
+    return next((w for w in enough if len({shorten(n, w) for n in names}) == len(names)), column.width)
+
+
 def _fitting(columns: list[_Column], width: int, first_out: Sequence[str] = ()) -> list[_Column]:
     """The columns that fit, texts cut where that is enough."""
     kept = list(columns)
-    while len(kept) > 2 and sum(map(_least, kept)) + len(_GAP) * (len(kept) - 1) > width:
+    first = _least_first(kept[0]) if kept and kept[0].text else 0
+
+    def apart(column: _Column) -> int:
+        return max(_least(column), first if column is kept[0] else 0)
+
+    while len(kept) > 2 and sum(map(apart, kept)) + len(_GAP) * (len(kept) - 1) > width:
         kept.remove(next((c for c in kept if c.name in first_out), kept[-1]))
-    for least in (_least, lambda c: _LEAST_TEXT):
+    for least in (apart, lambda c: _LEAST_TEXT):
         # The longest text first.
         while (over := _total(kept) - width) > 0:
             texts = [c for c in kept if c.text and c.width > least(c)]
@@ -298,7 +310,7 @@ def _print(columns: Sequence[_Column], sections: Sequence[str] = ()) -> None:
             print(line(row))
 
 
-def paragraph(text: str, hang: int = 0) -> None:
+def paragraph(text: str, hang: int = 0, file: TextIO | None = None) -> None:
     """Print a text, in a terminal in lines that fit, each as far to the right as the first.
 
     Parameters
@@ -307,16 +319,18 @@ def paragraph(text: str, hang: int = 0) -> None:
         The text; spaces before its first word are kept.
     hang
         How many columns further to the right all lines but the first begin.
+    file
+        Where to; standard output by default.
     """
     import textwrap
 
-    width = terminal_width()
+    width = terminal_width(file)
     shown = printable(text)
     if width is None:
-        print(shown)
+        print(shown, file=file)
         return
     left = " " * min(len(shown) - len(shown.lstrip()) + hang, width // 3)
-    print(textwrap.fill(shown, min(width, 100), subsequent_indent=left, break_on_hyphens=False))
+    print(textwrap.fill(shown, min(width, 100), subsequent_indent=left, break_on_hyphens=False), file=file)
 
 
 def definitions(rows: Sequence[tuple[str, str, str]]) -> None:

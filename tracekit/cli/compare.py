@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.cli._gate import ended, extra_of, gate_option, kept
-from tracekit.cli._options import Input, analysis_options, by_option, input_options, output_place
+from tracekit.cli._options import (
+    Input,
+    analysis_options,
+    by_option,
+    input_options,
+    output_place,
+    source_place,
+)
 from tracekit.cli._replaying import (
     asked,
     caution,
@@ -64,6 +71,7 @@ Examples:
 @click.option(
     "--real",
     metavar="FILE",
+    callback=source_place,
     help="A recording under what is asked for: each prediction is held against it. Names and groups of tasks are "
     "to be the same.",
 )
@@ -138,7 +146,8 @@ def command(
     import dataclasses
 
     import tracekit as tk
-    from tracekit.cli._output import emit, emit_csv, emit_json, save_plot
+    from tracekit.cli._comparison import print_comparison, print_rows
+    from tracekit.cli._output import about, chosen, emit, emit_csv, emit_json, save_plot
     from tracekit.registry import check_policy
     from tracekit.whatif.not_modelled import split
 
@@ -201,7 +210,8 @@ def command(
 
             rows = list(comparison.table.iter_rows(named=True))
             judged = kept([one for condition in fail_if for one in judge_rows(condition, rows)])
-        extra = {**comparison.to_dict(), **extra_of(judged)} if as_json else {}
+        described = {"trace": about(trace) | comparison.describe()} if as_json else {}
+        extra = {**comparison.to_dict(), **described, **extra_of(judged)} if as_json else {}
         comparison.fidelity.height, comparison.table.height  # noqa: B018
     if output is not None:
         comparison.to_html(output)
@@ -215,10 +225,10 @@ def command(
         frame = getattr(comparison, SHOWN[show])
         frame = frame if top is None else frame.head(top)
         if not (as_csv and emit_csv(frame)):
-            if show in ("summary", "all"):
-                from tracekit.cli._comparison import print_comparison
-
-                print_comparison(comparison, frame, verbose)
-            else:
+            if show not in ("summary", "all"):
                 emit(frame, trace, show=show, as_json=False, as_csv=False)
+            elif names := chosen(frame.columns):
+                print_rows(frame, names)
+            else:
+                print_comparison(comparison, frame, verbose)
     return ended(judged)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit.cli._gate import ended, extra_of, gate_option, kept
-from tracekit.cli._options import by_option, output_options, output_place
+from tracekit.cli._options import by_option, output_options, output_place, source_place
 from tracekit.errors import OutputError
 
 if TYPE_CHECKING:
@@ -68,16 +68,25 @@ Examples:
   tracekit diff a.dat b.dat --fail-if 'db: response p99 > 1.10 * baseline'
 """,
 )
-@click.argument("traces", nargs=-1, metavar="[TRACE_A TRACE_B]", type=click.Path())
+@click.argument("traces", nargs=-1, metavar="[TRACE_A TRACE_B]", type=click.Path(), callback=source_place)
 @click.option(
     "--a",
     "a",
     multiple=True,
     metavar="FILES",
     type=click.Path(),
+    callback=source_place,
     help="Captures before; a glob, or given several times.",
 )
-@click.option("--b", "b", multiple=True, metavar="FILES", type=click.Path(), help="Captures after.")
+@click.option(
+    "--b",
+    "b",
+    multiple=True,
+    metavar="FILES",
+    type=click.Path(),
+    callback=source_place,
+    help="Captures after.",
+)
 @by_option
 @click.option(
     "--min-effect",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit import registry
-from tracekit.cli._options import output_options
+from tracekit.cli._options import output_options, source_place
 
 if TYPE_CHECKING:
     from tracekit.whatif.fitness import Check, Fitness
@@ -37,7 +37,7 @@ Examples:
   tracekit doctor boot.dat        what can be learned from this trace?
 """,
 )
-@click.argument("trace", metavar="[TRACE]", required=False)
+@click.argument("trace", metavar="[TRACE]", required=False, callback=source_place)
 @click.option(
     "--identity", metavar="POLICY", help="The policy that TRACE was captured under; by default inferred."
 )

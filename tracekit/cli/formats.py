@@ -7,6 +7,7 @@ import click
 from tracekit import registry
 from tracekit.cli import _complete
 from tracekit.cli._options import output_options
+from tracekit.near import did_you_mean
 
 FIELDS = {
     "produced_by": "produced by",
@@ -44,7 +45,8 @@ def command(names: tuple[str, ...], verbose: bool, as_json: bool) -> None:
     known = [f["name"] for f in formats]
     for name in names:
         if name not in known:
-            raise click.BadParameter(f"no format is called {name!r}; there are {', '.join(known)}")
+            hint = did_you_mean(name, known, ".")
+            raise click.BadParameter(f"no format is called {name!r}{hint} There are {', '.join(known)}")
     formats = [f for f in formats if not names or f["name"] in names]
     if as_json and emit_json(formats):
         return

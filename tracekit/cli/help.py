@@ -9,6 +9,7 @@ from importlib import resources
 import click
 
 from tracekit.cli import _complete
+from tracekit.near import did_you_mean
 
 __all__ = ["TOPICS", "about", "command", "topic"]
 
@@ -117,5 +118,7 @@ def command(context: click.Context, name: str | None) -> None:
         click.echo(found.get_help(inner))
     else:
         raise click.BadParameter(
-            f"no topic or command is called {name!r}; topics are {', '.join(TOPICS)}", param_hint="TOPIC"
+            f"no topic or command is called {name!r}{did_you_mean(name, [*TOPICS, *commands], '.')} "
+            f"Topics are {', '.join(TOPICS)}",
+            param_hint="TOPIC",
         )

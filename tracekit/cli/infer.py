@@ -42,7 +42,9 @@ def command(source: Input, policy: str | None, as_json: bool) -> int:
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         found = infer_parameters(trace, family=policy, progress=progress)
     status = 1 if found.refused else 0
-    if as_json and emit_json({"trace": about(trace), "stock": found.stock, **asdict(found)}):
+    facts = asdict(found)
+    facts["rows"] = facts.pop("findings")
+    if as_json and emit_json({"trace": about(trace), "stock": found.stock, **facts}):
         return status
     for line in lines(found):
         paragraph(line)

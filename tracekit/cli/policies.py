@@ -10,6 +10,7 @@ import click
 from tracekit import registry
 from tracekit.cli import _complete
 from tracekit.cli._options import output_options
+from tracekit.near import did_you_mean
 
 EXAMPLES = """\b
 Examples:
@@ -52,7 +53,8 @@ def show(name: str, as_json: bool) -> None:
         name = registry.check_policy(name)
     found = called.get(name.partition(":")[0])
     if found is None:
-        raise click.BadParameter(f"no policy is called {name!r}; there are {', '.join(policies)}")
+        hint = did_you_mean(name, called, ".")
+        raise click.BadParameter(f"no policy is called {name!r}{hint} There are {', '.join(policies)}")
     if as_json and emit_json(found):
         return
     paragraph(f"{found['name']}: {found['title']}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.cli._options import output_options
+from tracekit.cli._options import output_options, source_place
 from tracekit.cli.sweep import cells_bar, executor_of, sweep_options
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Examples:
 Exit status: 0 when something was found that meets the goals, 1 when not.
 """,
 )
-@click.argument("trace", metavar="TRACE")
+@click.argument("trace", metavar="TRACE", callback=source_place)
 @click.option(
     "--goal",
     "goals",

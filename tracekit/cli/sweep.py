@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.cli._options import output_options, output_place
+from tracekit.cli._options import output_options, output_place, source_place
 from tracekit.errors import OutputError
 from tracekit.units import MOST_CPUS, MOST_HZ
 
@@ -119,7 +119,7 @@ Examples:
       --search 'halving:response.p95(db)'
 """,
 )
-@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...", callback=source_place)
 @click.option(
     "--policy",
     "policies",
@@ -227,17 +227,17 @@ def _by_reason(failed: pl.DataFrame) -> Iterator[tuple[str, list[int]]]:
 
 
 def _print(result: Sweep, statistics: tuple[str, ...], as_json: bool) -> None:
-    from tracekit.cli._output import emit_json, printable
+    from tracekit.cli._output import emit_json, paragraph
 
     for error, cells in _by_reason(result.failed):
         first = f"cell {cells[0]}"
         which = first if len(cells) == 1 else f"{len(cells)} cells, {first} the first"
-        print(f"warning: {which}: {printable(error)}", file=sys.stderr)
+        paragraph(f"warning: {which}: {error}", file=sys.stderr)
     if as_json:
         emit_json({s: result.values(s).to_dicts() for s in statistics})
         return
     for said in result.left_to_default:
-        print(f"warning: {printable(said)}", file=sys.stderr)
+        paragraph(f"warning: {said}", file=sys.stderr)
     for statistic in statistics:
         _pivot(result, statistic)
 
@@ -271,6 +271,10 @@ def _pivot(result: Sweep, statistic: str) -> None:
     table(rows, wide.columns, right=columns)
     if seen:
         print(", ".join(f"{mark} {word}" for word, mark in MARKS.items() if word in seen))
+    # The table names traces where there are several, and not those that are not in it.
+    for name in result.table["trace"].unique(maintain_order=True).to_list():
+        if name not in found["trace"]:
+            paragraph(f"{name} has no {statistic}")
     if found["low"].null_count() == found.height and result.table["runs"].max() == 1:
         paragraph("each cell ran once: no intervals, and a small change may be chance")
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ import numpy as np
 from tracekit.analysis import difference, windows
 from tracekit.analysis.blame import named
 from tracekit.errors import TracekitError
+from tracekit.near import did_you_mean
 from tracekit.units import format_ns, parse_duration
 
 if TYPE_CHECKING:
@@ -211,8 +211,7 @@ def _metric(text: str, words: str, at: int) -> tuple[str, str]:
                 raise GateError(text, at + words.index(statistic) + 1, str(error)) from None
     name = _ALIASES.get(name, name)
     if name not in windows.METRICS:
-        close = get_close_matches(name, [*windows.METRICS, *_ALIASES], 1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(windows.METRICS)}"
+        hint = did_you_mean(name, [*windows.METRICS, *_ALIASES], f"; there are {', '.join(windows.METRICS)}")
         found = repr(name) if name else "nothing"
         raise GateError(text, column, f"expected a metric, found {found}{hint}")
     if name in windows.RATES and statistic != "mean":
@@ -288,8 +287,7 @@ def _level(
 
 def _missing(condition: Condition, groups: Iterable[str]) -> str:
     known = list(groups)
-    close = get_close_matches(condition.group or "", known, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known[:8]) or 'none'}"
+    hint = did_you_mean(condition.group or "", known, f"; there are {', '.join(known[:8]) or 'none'}")
     return f"no group {condition.group!r} has a {condition.metric}{hint}"
 
 

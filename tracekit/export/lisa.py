@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from tracekit.errors import OutputError
 from tracekit.export.tables import Tables
+from tracekit.paths import check_name
 from tracekit.perfetto.states import NOT_STATED, STATE_BITS
 
 __all__ = ["LisaExport", "write_lisa"]
@@ -140,9 +141,10 @@ def write_lisa(trace: Tables, folder: str | os.PathLike[str]) -> LisaExport:
     Raises
     ------
     OutputError
-        When the folder holds something already.
+        When the folder holds something already, or its name is no UTF-8.
     """
     target = Path(folder)
+    check_name(target)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OutputError(f"{target} exists; name a folder that is new or empty")
     counts = dict(trace.events.get_column("kind").cast(pl.String).value_counts().rows())

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from tracekit._lazy import later
 from tracekit.errors import ParseError
-
-if TYPE_CHECKING:
-    import difflib
-else:
-    difflib = later("difflib")
+from tracekit.near import did_you_mean
 
 __all__ = ["OPTIONS", "checked"]
 
@@ -51,7 +45,6 @@ def checked(options: Mapping[str, object]) -> dict[str, str]:
     """
     for name in options:
         if name not in OPTIONS:
-            near = difflib.get_close_matches(name, OPTIONS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(OPTIONS)}"
-            raise ParseError(f"unknown option {name!r}; {hint}", code="option")
+            hint = did_you_mean(name, OPTIONS, f"; expected one of {', '.join(OPTIONS)}")
+            raise ParseError(f"unknown option {name!r}{hint}", code="option")
     return {name: str(value) for name, value in options.items()}

@@ -19,6 +19,7 @@ from tracekit.io.external import external_format, read_external
 from tracekit.io.machine import Beside, beside, check, machine_metadata
 from tracekit.io.options import checked
 from tracekit.io.progress import Progress, Report, reporter
+from tracekit.paths import check_name, file_name
 from tracekit.trace import Trace
 
 if TYPE_CHECKING:
@@ -296,18 +297,18 @@ def _settle(source: Source) -> tuple[str | bytes, str]:
     """The source as the core takes it, and what to call it."""
     if isinstance(source, bytes):
         return source, "bytes"
-    if isinstance(source, str) and "\n" in source:
-        # No path holds a line break: this is a workload.
+    if isinstance(source, str) and "\n" in source and not os.path.exists(source):  # noqa: PTH110 (any text)
+        # Several lines that name no file: this is a workload.
         return source.encode(), "workload"
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
-        return path, "standard input" if path == "-" else Path(path).name
+        return path, "standard input" if path == "-" else file_name(path)
     if not hasattr(source, "read"):
         raise TypeError(f"expected a path, bytes or a file opened in binary mode, found {source!r}")
     data = source.read()
     if not isinstance(data, bytes):
         raise TypeError("expected a file opened in binary mode, found one in text mode")
-    return data, Path(str(getattr(source, "name", "stream"))).name
+    return data, file_name(str(getattr(source, "name", "stream")))
 
 
 def own_file(source: str | bytes) -> str | None:
@@ -322,9 +323,10 @@ def own_file(source: str | bytes) -> str | None:
                 head = file.read(8)
         except OSError as error:
             raise ParseError(f"{source}: {error.strerror}", code="io") from error
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    return "arrow" if head.startswith(b"ARROW1") else None
+    kind = "parquet" if head.startswith(b"PAR1") else "arrow" if head.startswith(b"ARROW1") else None
+    if kind is not None and not isinstance(source, bytes):
+        check_name(source)
+    return kind
 
 
 def provenance(
@@ -334,5 +336,5 @@ def provenance(
     known = {"options": json.dumps(options, sort_keys=True)} if options else {}
     if isinstance(source, bytes) or source == "-":
         return known
-    file = {"name": Path(source).name, "size": size} | ({"blake3": hashed} if hashed else {})
+    file = {"name": file_name(source), "size": size} | ({"blake3": hashed} if hashed else {})
     return known | {"source.files": json.dumps([file])}

@@ -20,6 +20,10 @@ MAX_PREDICTIONS = 16
 REFUSED = "do not use"
 #: Least range of the axis, as a factor to both sides: small changes stay small.
 _LEAST = 1.5
+#: Decades of the axis above which tenths of the recorded value have no room.
+_WIDE = 0.6
+#: So far within an end of the axis an arrow stands, as a factor.
+_ARROW = 1.02
 
 
 def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> Figure:
@@ -46,7 +50,8 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
     black line at 1. The grey cross is the identity replay: its distance from 1 is what the replay
     gets wrong. A dot is the prediction for a policy and the bar its 90 % interval; a dot without a
     bar has none, and is no surer for it. A hollow dot is a change that is not resolved. A small grey
-    dot with a dotted bar is marked `do not use`; the axis makes no room for it. A dot right
+    dot with a dotted bar is marked `do not use`; the axis makes no room for it, and an arrow at its
+    end says that such a dot, or the cross of its line, is further away. A dot right
     of the line is more than recorded, which for times is worse. A black triangle, where predictions
     are held against a recording, is the real value.
     """
@@ -67,7 +72,7 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
         low, high = _range(shown)
         ax.axvline(1, color=s.INK, linewidth=1.4, zorder=1)
         for y, found in enumerate(shown):
-            _line(ax, y, found, labels, looks)
+            _line(ax, y, found, labels, looks, (low, high))
         names = [_label(found[0]) for found in shown]
         if narrow:
             _names_above(ax, names)
@@ -133,10 +138,19 @@ def _range(shown: list[list[dict[str, Any]]]) -> tuple[float, float]:
     return min(factors) / 1.15, max(factors) * 1.15
 
 
-def _line(ax: Axes, y: int, found: list[dict[str, Any]], labels: list[str], looks: dict[str, Any]) -> None:
+def _line(
+    ax: Axes,
+    y: int,
+    found: list[dict[str, Any]],
+    labels: list[str],
+    looks: dict[str, Any],
+    axis: tuple[float, float],
+) -> None:
     identity = found[0]["identity"]
     if identity:
-        ax.plot(identity / found[0]["recorded"], y, marker="x", color=s.MUTED, markersize=6, zorder=2)
+        at, marker = _within(identity / found[0]["recorded"], axis, "x")
+        if all(marker != _within(row["predicted"] / row["recorded"], axis, "o")[1] for row in found):
+            ax.plot(at, y, marker=marker, color=s.MUTED, markersize=6, zorder=2)
     step = min(0.22, 0.7 / max(len(labels), 1))
     for row in found:
         place = y + (labels.index(row["policy"]) - (len(labels) - 1) / 2) * step
@@ -148,14 +162,22 @@ def _line(ax: Axes, y: int, found: list[dict[str, Any]], labels: list[str], look
             look: dict[str, Any] = {"linewidth": width, "linestyle": line, "solid_capstyle": "butt"}
             ax.plot(ends, [place, place], color=colour, zorder=3, **look)
         face = colour if row["verdict"] == "resolved" and not refused else s.PAPER
-        at = row["predicted"] / row["recorded"]
+        at, marker = _within(row["predicted"] / row["recorded"], axis, "o")
         ax.plot(
-            at, place, marker="o", markersize=size, markerfacecolor=face, markeredgecolor=colour, zorder=4
+            at, place, marker=marker, markersize=size, markerfacecolor=face, markeredgecolor=colour, zorder=4
         )
         if row.get("real"):
             ax.plot(
                 row["real"] / row["recorded"], place - 0.16, marker="v", color=s.INK, markersize=5, zorder=5
             )
+
+
+def _within(factor: float, ends: tuple[float, float], marker: str) -> tuple[float, str]:
+    """Where a factor is marked, and how: beyond an end of the axis by an arrow at that end."""
+    low, high = ends
+    if low <= factor <= high:
+        return factor, marker
+    return (low * _ARROW, "<") if factor < low else (high / _ARROW, ">")
 
 
 def _factor_axis(ax: Axes, low: float, high: float) -> None:
@@ -169,7 +191,8 @@ def _factor_axis(ax: Axes, low: float, high: float) -> None:
         if decades <= most or len(ticks) < 3:
             ticks = [m * 10.0**k for k in powers for m in steps if low <= m * 10.0**k <= high]
     if len(ticks) < 3:
-        ticks = [t for t in (0.5, 0.67, 0.8, 1, 1.25, 1.5, 2) if low <= t <= high]
+        wide, close = (0.2, 0.3, 0.5, 0.7, 1, 2, 3, 5), (0.5, 0.67, 0.8, 1, 1.25, 1.5, 2)
+        ticks = [t for t in (wide if decades > _WIDE else close) if low <= t <= high]
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"x {v:g}"))
     ax.xaxis.set_minor_locator(NullLocator())

@@ -16,6 +16,8 @@ import builtins
 from dataclasses import dataclass
 from importlib import resources
 
+from tracekit.near import did_you_mean
+
 __all__ = ["Recipe", "list", "show"]
 
 
@@ -105,8 +107,10 @@ def show(name: str, os: str | None = None) -> str:
     """
     found = {r.name: r for r in RECIPES}.get(name)
     if found is None:
-        names = ", ".join(r.name for r in RECIPES)
-        raise ValueError(f"no recipe is called {name!r}; there are {names}")
+        names = [r.name for r in RECIPES]
+        raise ValueError(
+            f"no recipe is called {name!r}{did_you_mean(name, names, '.')} There are {', '.join(names)}"
+        )
     system = ALIASES.get(os.lower(), os.lower()) if os else None
     if system is None and len(found.files) > 1:
         raise ValueError(

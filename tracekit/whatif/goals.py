@@ -8,7 +8,6 @@ the identity replay with a percentage (``> -5%``).
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 from tracekit.analysis.compare import METRICS
 from tracekit.errors import ReplayError
 from tracekit.filters import fits
+from tracekit.near import did_you_mean
 from tracekit.units import parse_duration
 
 __all__ = ["Goal", "Statistic", "parse_goal", "parse_statistic"]
@@ -145,8 +145,7 @@ def parse_statistic(text: str) -> Statistic:
 
 
 def _close(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; choose from {', '.join(known)}"
+    return did_you_mean(word, known, f"; choose from {', '.join(known)}")
 
 
 def _finite(text: str) -> float:

@@ -9,13 +9,13 @@ same as one in Rust, as far as 15 ns can be resolved (measured by ``python bench
 from __future__ import annotations
 
 import ctypes
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit import _core
 from tracekit.errors import ReplayError
+from tracekit.near import did_you_mean
 
 if TYPE_CHECKING:
     from tracekit._core import Machine
@@ -252,9 +252,9 @@ class CompiledPolicy:
         unknown = set(hooks) - set(HOOKS)
         if unknown:
             wrong = sorted(unknown)[0]
-            near = difflib.get_close_matches(wrong, HOOKS, n=1)
-            meant = f"; did you mean `{near[0]}`?" if near else f"; there are {', '.join(HOOKS)}"
-            raise ReplayError(f"no hook {wrong}{meant}")
+            raise ReplayError(
+                f"no hook {wrong}" + did_you_mean(wrong, HOOKS, f"; there are {', '.join(HOOKS)}")
+            )
         self.name = name
         self._kept = (state, hooks)
         self._struct = _Interface(version=ABI_VERSION, size=ctypes.sizeof(_Interface))

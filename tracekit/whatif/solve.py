@@ -27,6 +27,7 @@ from tracekit import _core
 from tracekit.analysis import group_of
 from tracekit.errors import ReplayError
 from tracekit.io.reading import read
+from tracekit.near import did_you_mean
 from tracekit.trace import Trace
 from tracekit.units import parse_duration
 from tracekit.whatif.goals import Goal, parse_goal
@@ -491,9 +492,9 @@ def _needless(proposal: Proposal, others: Sequence[Proposal]) -> bool:
 def _no_such(trace: Trace, goals: Sequence[Goal], by: str) -> str:
     groups = trace.slices.with_columns(group_of(by))["group"].drop_nulls().unique().sort().to_list()
     asked = ", ".join(str(g.statistic) for g in goals)
-    return (
-        f"{asked}: the identity replay has no such statistic; the groups of the trace are {', '.join(groups)}"
-    )
+    hints = (did_you_mean(g.statistic.group or "", groups) for g in goals if g.statistic.group not in groups)
+    said = f"{asked}: the identity replay has no such statistic{next(filter(None, hints), '.')}"
+    return f"{said} The groups of the trace are {', '.join(groups)}"
 
 
 def _proposal(cell: Cell, rows: Sequence[dict[str, Any]], goals: Sequence[Goal]) -> Proposal:

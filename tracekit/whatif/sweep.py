@@ -31,6 +31,8 @@ from tracekit.errors import FilterWarning, OutputError, ReplayError, TracekitErr
 from tracekit.export.files import replacing
 from tracekit.io.parquet import stored_metadata
 from tracekit.io.reading import convert, own_file, read
+from tracekit.near import did_you_mean
+from tracekit.paths import check_name, file_name
 from tracekit.trace import Trace
 from tracekit.whatif.comparing import compare
 from tracekit.whatif.goals import Statistic, parse_statistic
@@ -173,8 +175,9 @@ class Sweep:
         rows = self.table.filter(pl.col("metric") == wanted.metric, pl.col("statistic") == wanted.statistic)
         rows = pl.DataFrame([r for r in rows.iter_rows(named=True) if wanted.names(r)], schema=rows.schema)
         if not rows.height:
-            groups = ", ".join(sorted(self.table["group"].drop_nulls().unique().to_list())) or "none"
-            raise ReplayError(f"no cell has {wanted}; the groups are {groups}")
+            groups = sorted(self.table["group"].drop_nulls().unique().to_list())
+            hint = did_you_mean(wanted.group or "", groups, ".")
+            raise ReplayError(f"no cell has {wanted}{hint} The groups are {', '.join(groups) or 'none'}")
         return rows.select(
             "cell",
             "trace",
@@ -637,6 +640,7 @@ def _place(target: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="tracekit-sweep-") as folder:
             yield Path(folder)
         return
+    check_name(target)
     if not target.parent.is_dir():
         raise OutputError(f"{target}: there is no folder {target.parent}")
     yield _cells_of(target)
@@ -655,11 +659,12 @@ def _unpack(table: pl.DataFrame, store: _Store) -> None:
 def _source(file: Path, folder: Path) -> tuple[str, str, str]:
     """Identity of a trace, the Parquet file in which it travels, and its name."""
     if not file.is_file():
-        raise OutputError(f"{file}: no such file")
+        why = "several processes read a trace: write it to a file" if str(file) == "-" else "no such file"
+        raise OutputError(f"{file}: {why}")
     if (kind := own_file(os.fspath(file))) is not None:
         warn(stored_metadata(os.fspath(file), kind))
     digest = _core.blake3(file)
     place = folder / f"trace-{digest[:24]}.parquet"
     if not place.exists():
         convert(file, place)
-    return digest, os.fspath(place.resolve()), file.name
+    return digest, os.fspath(place.resolve()), file_name(file)

@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
 from typing import Any
 
 __all__ = ["Workers", "given_or_own", "usable_cpus"]
@@ -132,11 +133,22 @@ def _without_main() -> Iterator[None]:
 def _signals_wait() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM wait for the end of the block.
 
-    A worker that is cut off while it is started prints a traceback. Only the main thread gets signals.
+    A worker that is cut off while it is started prints a traceback. It inherits that Ctrl-C is blocked,
+    which it is until the worker ignores it (`_begin`). Only the main thread gets signals.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    # It unblocks Ctrl-C when it starts, which it does with the first worker.
+    resource_tracker.ensure_running()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        with _noted() if threading.current_thread() is threading.main_thread() else contextlib.nullcontext():
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[None]:
+    """Raise what comes of Ctrl-C and SIGTERM at the end of the block."""
     came: list[int] = []
     before = {n: signal.signal(n, lambda n, _: came.append(n)) for n in (signal.SIGINT, signal.SIGTERM)}
     try:

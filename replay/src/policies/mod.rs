@@ -56,6 +56,7 @@ pub mod weights;
 
 use crate::classes::Reads;
 use crate::engine::{Layer, Stack};
+use crate::near;
 use crate::params::{Param, ParamError, Params};
 use crate::policy::Policy;
 use crate::program::{Program, Workload};
@@ -158,7 +159,10 @@ impl PolicySpec {
         let name = name.trim();
         let info = find(name).ok_or_else(|| {
             let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
-            ParamError(format!("no policy {name}; valid are {}, and linux-VERSION", names.join(", ")))
+            ParamError(format!(
+                "no policy {name}; {}, and linux-VERSION",
+                near::valid(near::nearest(name, &names), &names)
+            ))
         })?;
         let params = Params::parse(info.name, info.params, rest)?;
         (info.build)(&params).map_err(|e| ParamError(format!("policy {name}: {e}")))?;
