@@ -147,6 +147,27 @@ pub struct TaskEvent {
     pub kind: EventKind,
 }
 
+/// A stay of a task on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slice {
+    pub on: Ns,
+    pub to: Ns,
+    pub cpu: i32,
+    /// How it left; not known at the end of the trace.
+    pub off: Off,
+    /// It woke somebody.
+    pub wakes: bool,
+}
+
+/// A sleep, and what ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slept {
+    pub from: Ns,
+    pub deep: bool,
+    pub to: Ns,
+    pub by: By,
+}
+
 /// A system call that reads from a file or writes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -238,6 +259,41 @@ impl TaskHistory {
     pub(crate) fn name_at(&self, at: Ns) -> Option<StrId> {
         let said = self.named.partition_point(|named| named.0 <= at).max(1);
         self.named.get(said - 1).map(|named| named.1)
+    }
+
+    /// Its slices, the last one up to `end` where it goes on.
+    pub(crate) fn slices(&self, end: Ns) -> impl Iterator<Item = Slice> + '_ {
+        let (mut on, mut wakes) = (None, false);
+        let last = TaskEvent { at: end, kind: EventKind::Off(Off::Unknown) };
+        self.events.iter().copied().chain([last]).filter_map(move |TaskEvent { at, kind }| match kind {
+            EventKind::On { cpu } => {
+                (on, wakes) = (Some((at, cpu)), false);
+                None
+            }
+            EventKind::Post { .. } => {
+                wakes = true;
+                None
+            }
+            EventKind::Off(off) => on.take().map(|(on, cpu)| Slice { on, to: at.max(on), cpu, off, wakes }),
+            _ => None,
+        })
+    }
+
+    /// Its sleeps that a wakeup ended.
+    pub(crate) fn sleeps(&self) -> impl Iterator<Item = Slept> + '_ {
+        let mut slept = None;
+        self.events.iter().filter_map(move |event| match event.kind {
+            EventKind::Woken { by, .. } => slept.take().map(|(from, deep)| Slept { from, deep, to: event.at, by }),
+            EventKind::Off(Off::Slept { deep }) => {
+                slept = Some((event.at, deep));
+                None
+            }
+            EventKind::On { .. } | EventKind::Off(_) => {
+                slept = None;
+                None
+            }
+            _ => None,
+        })
     }
 
     /// When it ended.

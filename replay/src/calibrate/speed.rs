@@ -85,6 +85,12 @@ pub(crate) fn measure(
 /// that it took: where servers find requests waiting, one burst holds as many as there were.
 fn bursts(task: &TaskHistory, takes: &[Ns], known: &Speeds, least: f64) -> Vec<Burst> {
     let mut found = Vec::new();
+    let mut note = |sum: Ns, cpus: &[i32]| {
+        let only = if let [cpu] = *cpus { usize::try_from(cpu).ok() } else { None };
+        if sum as f64 >= least {
+            found.push(((sum as f64).ln(), only));
+        }
+    };
     let mut here = usize::MAX;
     let (mut on, mut sum, mut cpus, mut whole) = (None, 0, Vec::new(), false);
     let mut takes = takes.iter().copied().peekable();
@@ -92,8 +98,8 @@ fn bursts(task: &TaskHistory, takes: &[Ns], known: &Speeds, least: f64) -> Vec<B
         while let Some(take) = takes.next_if(|t| *t < event.at) {
             if let Some(from) = on.filter(|from| *from < take) {
                 sum += known.work(here, from, take);
-                if whole && sum as f64 >= least {
-                    found.push(((sum as f64).ln(), only(&cpus)));
+                if whole {
+                    note(sum, &cpus);
                 }
                 (on, sum) = (Some(take), 0);
                 cpus.drain(..cpus.len().saturating_sub(1));
@@ -111,26 +117,14 @@ fn bursts(task: &TaskHistory, takes: &[Ns], known: &Speeds, least: f64) -> Vec<B
             }
             EventKind::Off(off) => {
                 sum += on.take().map_or(0, |from| known.work(here, from, event.at));
-                if matches!(off, Off::Slept { .. }) {
-                    if whole && sum as f64 >= least {
-                        found.push(((sum as f64).ln(), only(&cpus)));
-                    }
-                    whole = false;
+                if matches!(off, Off::Slept { .. }) && std::mem::take(&mut whole) {
+                    note(sum, &cpus);
                 }
             }
             _ => {}
         }
     }
     found
-}
-
-/// The CPU, where it is one.
-fn only(cpus: &[i32]) -> Option<usize> {
-    if let [cpu] = *cpus {
-        usize::try_from(cpu).ok()
-    } else {
-        None
-    }
 }
 
 /// The runs of bursts of a task on one CPU, each beside the next.
@@ -143,11 +137,10 @@ fn note_moves(bursts: &[Burst], moves: &mut Pairs) {
             _ => runs.push((cpu, vec![ln])),
         }
     }
-    let side = SIDE;
     for two in runs.windows(2) {
         let [(from, before), (to, behind)] = two else { continue };
-        let before = &before[before.len().saturating_sub(side)..];
-        let behind = &behind[..behind.len().min(side)];
+        let before = &before[before.len().saturating_sub(SIDE)..];
+        let behind = &behind[..behind.len().min(SIDE)];
         let weight = (before.len() * behind.len()) as f64 / (before.len() + behind.len()) as f64;
         let rise = average(behind) - average(before);
         let (pair, rise) = if from < to { ((*from, *to), rise) } else { ((*to, *from), -rise) };

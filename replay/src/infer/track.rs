@@ -1,7 +1,7 @@
 //! When a task was on a CPU: from time to work and back. Work is CPU time, in time of a CPU of middling
 //! speed where the CPUs are not equally fast.
 
-use crate::history::{EventKind, History, Off, TaskHistory};
+use crate::history::{EventKind, History, Off, Slice, TaskHistory};
 use crate::speeds::Speeds;
 use crate::task::{Cpu, Ns};
 
@@ -16,21 +16,11 @@ pub(crate) struct Track {
 impl Track {
     pub fn of(task: &TaskHistory, end: Ns, speeds: &Speeds) -> Self {
         let mut slices = Vec::new();
-        let (mut on, mut sum) = (None, 0);
-        for event in &task.events {
-            match event.kind {
-                EventKind::On { cpu } => on = Some((event.at, usize::try_from(cpu).unwrap_or(usize::MAX))),
-                EventKind::Off(_) => {
-                    if let Some((from, cpu)) = on.take() {
-                        slices.push((from, event.at, sum, cpu));
-                        sum += speeds.work(cpu, from, event.at);
-                    }
-                }
-                _ => {}
-            }
-        }
-        if let Some((from, cpu)) = on {
-            slices.push((from, end.max(from), sum, cpu));
+        let mut sum = 0;
+        for Slice { on, to, cpu, .. } in task.slices(end) {
+            let cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
+            slices.push((on, to, sum, cpu));
+            sum += speeds.work(cpu, on, to);
         }
         Track { slices, speeds: speeds.clone() }
     }

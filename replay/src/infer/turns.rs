@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::flow::Flow;
 use super::network::Network;
 use super::{Mark, Message};
-use crate::history::{EventKind, History, TaskHistory, TaskIndex};
+use crate::history::{History, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
 /// A slice of one of the tasks.
@@ -22,25 +22,9 @@ struct Slice {
 }
 
 /// The slices of a task; those in which it only looks for a message, and finds none, are left out.
-fn slices_of(task: &TaskHistory, short: Ns) -> Vec<Slice> {
-    let mut found = Vec::new();
-    let (mut on, mut posted) = (None, false);
-    for event in &task.events {
-        match event.kind {
-            EventKind::On { .. } => (on, posted) = (Some(event.at), false),
-            EventKind::Post { .. } => posted = true,
-            EventKind::Off(_) => {
-                if let Some(from) = on.take().filter(|from| posted || event.at - from > short) {
-                    found.push(Slice { from, to: event.at, task: task.id });
-                }
-            }
-            _ => {}
-        }
-    }
-    if let Some(from) = on {
-        found.push(Slice { from, to: Ns::MAX, task: task.id });
-    }
-    found
+fn slices_of(task: &TaskHistory, short: Ns) -> impl Iterator<Item = Slice> + '_ {
+    let own = task.slices(Ns::MAX).filter(move |s| s.wakes || s.to - s.on > short);
+    own.map(|s| Slice { from: s.on, to: s.to, task: task.id })
 }
 
 /// Wakeups of the tasks among each other: by waker, in the order of time, with the task that was

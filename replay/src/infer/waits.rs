@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{By, EventKind, History, Off, TaskIndex};
+use crate::history::{By, History, Slept, TaskIndex};
 use crate::task::Ns;
 
 use super::WORTH;
@@ -39,18 +39,10 @@ pub(crate) fn waits(history: &History) -> Waits {
     }
     let mut waits = Waits::new();
     for task in &history.tasks {
-        let mut slept = None;
-        for event in &task.events {
-            match event.kind {
-                EventKind::Off(Off::Slept { .. }) => slept = Some(event.at),
-                EventKind::Woken { by: By::Task { waker, wake }, .. } => {
-                    if let Some(from) = slept.take() {
-                        let wait = Wait { from, posted: posted[wake as usize].max(from), wake };
-                        waits.entry((waker, task.id)).or_default().push(wait);
-                    }
-                }
-                EventKind::Woken { .. } | EventKind::On { .. } => slept = None,
-                _ => {}
+        for Slept { from, by, .. } in task.sleeps() {
+            if let By::Task { waker, wake } = by {
+                let wait = Wait { from, posted: posted[wake as usize].max(from), wake };
+                waits.entry((waker, task.id)).or_default().push(wait);
             }
         }
     }

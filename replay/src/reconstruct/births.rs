@@ -111,23 +111,12 @@ impl Ran {
     fn of(history: &History, longest: Ns) -> Self {
         let mut by_name: HashMap<StrId, [Vec<Slice>; 2]> = HashMap::new();
         for task in &history.tasks {
-            let mut on = None;
-            let mut add = |on: Ns, off: Ns| {
+            for crate::history::Slice { on, to: off, .. } in task.slices(NEVER) {
                 let slice = Slice { on, off, task: task.id, last: 0 };
                 let (from, to) = (task.name_at(on), task.name_at(off));
                 for name in [from, to.filter(|_| to != from)].into_iter().flatten() {
                     by_name.entry(name).or_default()[usize::from(to != from)].push(slice);
                 }
-            };
-            for event in &task.events {
-                match event.kind {
-                    EventKind::On { .. } => on = Some(event.at),
-                    EventKind::Off(_) => add(on.take().unwrap_or(0), event.at),
-                    _ => {}
-                }
-            }
-            if let Some(on) = on {
-                add(on, NEVER);
             }
         }
         for slices in by_name.values_mut().flatten() {

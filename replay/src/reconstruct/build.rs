@@ -126,7 +126,7 @@ impl<'a> Builder<'a> {
             handlers,
             verdicts: self.verdicts,
             overheads: self.over.clone(),
-            slack: self.sleeps.slack.clone(),
+            slack: self.sleeps.constant.iter().map(|constant| (self.sleeps.slack, *constant)).collect(),
             periodic: self.sleeps.periodic(),
             classes: self.classes,
             starved: self.starved,
@@ -261,7 +261,6 @@ impl<'a> Builder<'a> {
                 let after = if at == 0 { 0 } else { over.switch - over.record.ns };
                 d.run_from = at + after;
                 d.on_at = at;
-                d.resumed = d.resumed.or(Some(at));
                 if d.pending == 0 {
                     d.begun = at;
                 }
@@ -284,24 +283,16 @@ impl<'a> Builder<'a> {
                 }
             }
             EventKind::Fork { child, how } => {
-                d.work_until(at, at);
-                d.flush(at);
                 let how = self.vfork(child, how, &task.events[i + 1..]);
                 let made = &self.history.tasks[child as usize];
                 let evidence = if made.unmade { Evidence::None } else { Evidence::Recorded };
                 let note = Note::at(at).with(made.tid).because(evidence);
-                d.add(Step::Fork { child: TaskId(child), how }, note);
+                d.does(at, Step::Fork { child: TaskId(child), how }, note);
                 d.kernel = self.tail(&task.events[i + 1..], at);
             }
-            EventKind::Exec => {
-                d.work_until(at, at);
-                d.flush(at);
-                d.add(Step::Exec, Note::at(at));
-            }
+            EventKind::Exec => d.does(at, Step::Exec, Note::at(at)),
             EventKind::Exiting => {
-                d.work_until(at, at);
-                d.flush(at);
-                d.add(Step::Exiting, Note::at(at));
+                d.does(at, Step::Exiting, Note::at(at));
                 d.all_kernel = true;
             }
             EventKind::Prio { prio } => {
@@ -310,22 +301,18 @@ impl<'a> Builder<'a> {
                     Some(&TaskEvent { at: next, kind: EventKind::Off(_) }) if next == at => over.decided(at),
                     _ => at,
                 };
-                d.work_until(at, at);
-                d.flush(at);
                 let attrs = self.placed(self.attrs(task, prio), d);
                 d.prio = Some(prio);
                 d.attrs.push(attrs);
-                d.add(Step::SetAttrs { attrs: d.attrs.len() as u32 - 1 }, Note::at(at));
+                d.does(at, Step::SetAttrs { attrs: d.attrs.len() as u32 - 1 }, Note::at(at));
             }
             EventKind::WaitCall { .. } => {
                 let child = self.reaps.get(&(task.id, i)).copied();
                 let sem = child.and_then(|c| self.sem_of_exit[c as usize]);
                 if let (Some(child), Some(sem)) = (child, sem) {
-                    d.work_until(at, at);
-                    d.flush(at);
                     let partner = self.history.tasks[child as usize].tid;
                     let note = Note::at(at).with(partner).because(Evidence::Reaped);
-                    d.add(Step::Wait { sem, sleep: Sleep::Interruptible }, note);
+                    d.does(at, Step::Wait { sem, sleep: Sleep::Interruptible }, note);
                 }
             }
             EventKind::Woken { by, .. } => {
@@ -340,19 +327,16 @@ impl<'a> Builder<'a> {
 
     /// A parent that sleeps right behind a fork until the child's exec or exit, made it by vfork.
     fn vfork(&self, child: TaskIndex, how: Fork, after: &[TaskEvent]) -> Fork {
-        if how == Fork::Thread {
-            return how;
-        }
-        let mut events =
-            after.iter().filter(|a| !matches!(a.kind, EventKind::Tick | EventKind::Irq { .. } | EventKind::On { .. }));
-        let sleeps = events.next().is_some_and(|a| matches!(a.kind, EventKind::Off(Off::Slept { deep: true, .. })));
-        let by_child = events
-            .next()
-            .is_some_and(|a| matches!(a.kind, EventKind::Woken { by: By::Task { waker, .. }, .. } if waker == child));
-        if sleeps && by_child {
-            Fork::Vfork
-        } else {
-            how
+        let calm = |kind: &EventKind| matches!(kind, EventKind::Tick | EventKind::Irq { .. } | EventKind::On { .. });
+        let mut next = after.iter().map(|a| a.kind).filter(|kind| !calm(kind));
+        let sleeps = matches!(next.next(), Some(EventKind::Off(Off::Slept { deep: true })));
+        match next.next() {
+            Some(EventKind::Woken { by: By::Task { waker, .. }, .. })
+                if sleeps && waker == child && how == Fork::Fork =>
+            {
+                Fork::Vfork
+            }
+            _ => how,
         }
     }
 
@@ -383,23 +367,15 @@ impl<'a> Builder<'a> {
         d.work_until(end, end);
         d.running = false;
         match off {
-            Off::Yielded => {
-                d.flush(at);
-                self.place(task, i, at, d);
-                d.add(Step::Yield, Note::at(at));
-            }
-            Off::Slept { deep, .. } => {
-                d.flush(at);
-                self.place(task, i, at, d);
-                *slept = Some((decision, deep));
-            }
+            Off::Ended | Off::Preempted { .. } => return,
+            Off::Yielded | Off::Slept { .. } | Off::Unknown => d.flush(at),
+        }
+        self.place(task, i, at, d);
+        match off {
+            Off::Yielded => d.add(Step::Yield, Note::at(at)),
+            Off::Slept { deep } => *slept = Some((decision, deep)),
             // It was gone by the next record of its CPU: asleep, unless it runs again without a wakeup.
-            Off::Unknown => {
-                d.flush(at);
-                self.place(task, i, at, d);
-                *slept = Some((at, false));
-            }
-            Off::Ended | Off::Preempted { .. } => {}
+            _ => *slept = Some((at, false)),
         }
     }
 
@@ -422,11 +398,11 @@ impl<'a> Builder<'a> {
             (_, Class::Timer) => {
                 let realtime = d.prio.or(task.prio).is_some_and(|p| p < 100);
                 if let Timers::Absolute(grid) = self.sleeps.timers[task.id as usize] {
-                    let slack = self.sleeps.slack[task.id as usize].0;
-                    return self.periodic(&grid, (from, at), realtime, (sleep, slack), note, d);
+                    return self.periodic(&grid, (from, at), realtime, sleep, note, d);
                 }
-                let (hard, slack) = self.sleeps.expiry(task, ns, matches!(by, By::Hardirq { lead: true }), realtime);
-                Pause::Timer { ns: (hard - slack).max(0), slack: slack.clamp(0, 4_000_000_000) as u32 }
+                let (slack, lead) = (self.sleeps.slack, matches!(by, By::Hardirq { lead: true }));
+                let ns = (self.sleeps.expiry(task, ns, lead, realtime) - slack).max(0);
+                Pause::Timer { ns, slack: slack as u32 }
             }
             (_, Class::Tick) => Pause::Ticks {
                 ns: (ns - 500_000_000 / self.over.hz.max(1)).max(0),

@@ -82,10 +82,7 @@ fn of_kernel(step: &Step) -> bool {
 impl Recon {
     /// The demand of each task that does anything.
     pub fn demands(&self) -> Vec<Demand> {
-        let mut of_task = vec![Vec::new(); self.work.tasks.len()];
-        for (j, (task, _)) in self.handlers.iter().enumerate() {
-            of_task[*task as usize].push(j);
-        }
+        let of_task = self.handlers_of_tasks();
         let mut found = Vec::new();
         for (t, program) in self.work.tasks.iter().enumerate() {
             let mut demand =

@@ -76,12 +76,12 @@ impl Children {
 
 /// True when the next thing that a task does is to sleep.
 fn sleeps_next(after: &[TaskEvent]) -> bool {
-    for event in after {
-        match event.kind {
-            EventKind::Off(Off::Slept { .. }) => return true,
-            EventKind::Tick | EventKind::Irq { .. } | EventKind::On { .. } | EventKind::Off(Off::Preempted { .. }) => {}
-            _ => return false,
-        }
-    }
-    false
+    let goes_on = |kind: &EventKind| {
+        matches!(
+            kind,
+            EventKind::Tick | EventKind::Irq { .. } | EventKind::On { .. } | EventKind::Off(Off::Preempted { .. })
+        )
+    };
+    let next = after.iter().map(|event| event.kind).find(|kind| !goes_on(kind));
+    matches!(next, Some(EventKind::Off(Off::Slept { .. })))
 }

@@ -14,11 +14,8 @@ pub(super) struct Draft {
     /// Where the work for messages begins, and how many of what no record says is done with.
     pub(super) cuts: Vec<Cut>,
     pub(super) marked: usize,
-    /// When its periodic timer expired last, and the step behind that sleep.
+    /// When its periodic timer expired last.
     pub(super) expiry: Option<Ns>,
-    pub(super) round: usize,
-    /// When it first ran behind that.
-    pub(super) resumed: Option<Ns>,
     /// How many of its busy waits are done with.
     pub(super) spun: usize,
     /// How many of the questions that it got while it was awake.
@@ -46,6 +43,13 @@ impl Draft {
     pub(super) fn add(&mut self, step: Step, note: Note) {
         self.steps.push(step);
         self.notes.push(note);
+    }
+
+    /// The task does this at `at`, behind the work up to there.
+    pub(super) fn does(&mut self, at: Ns, step: Step, note: Note) {
+        self.work_until(at, at);
+        self.flush(at);
+        self.add(step, note);
     }
 
     /// Work up to `at`; what follows counts from there, or from `resume`.

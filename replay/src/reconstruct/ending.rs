@@ -92,16 +92,10 @@ impl Builder<'_> {
 /// 1993); nothing where it did not run at all. No end is known where the burst fills much of the
 /// trace and the task does not yield (`long`).
 fn rest_of_burst(task: &TaskHistory, end: Ns, long: bool) -> Option<Ns> {
-    let (mut burst, mut on) = (0, None);
-    for event in &task.events {
-        match event.kind {
-            EventKind::On { .. } => on = Some(event.at),
-            EventKind::Off(Off::Slept { .. }) => (burst, on) = (0, None),
-            EventKind::Off(_) => burst += on.take().map_or(0, |from| event.at - from),
-            _ => {}
-        }
-    }
-    burst += on.map_or(0, |from| end - from);
+    let burst = task.slices(end).fold(0, |burst, slice| match slice.off {
+        Off::Slept { .. } => 0,
+        _ => burst + slice.to - slice.on,
+    });
     (burst == 0 || !long).then_some(burst)
 }
 

@@ -5,8 +5,8 @@ use tracekit_schema::{Code, Diagnostic};
 use super::build::Verdict;
 use super::{Periodic, Recon};
 use crate::calibrate::{Estimate, TickSource};
-use crate::program::{Late, Pause, Step};
-use crate::task::Ns;
+use crate::program::{Pause, Step};
+use crate::task::{Ns, TaskId};
 
 /// Names that a row lists before it only counts.
 const NAMED: usize = 6;
@@ -26,6 +26,12 @@ pub struct Inferred {
     pub how: String,
 }
 
+impl Inferred {
+    fn of(name: &'static str, value: Option<f64>, unit: &'static str, how: impl Into<String>) -> Self {
+        Inferred { name, value, unit, n: None, how: how.into() }
+    }
+}
+
 /// What was judged about one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
@@ -42,9 +48,6 @@ pub struct Judged {
     /// Length of its timer sleeps, where they all have the same.
     pub sleep: Option<Ns>,
 }
-
-/// A row about periodic timers: its name, what it says, and of which of them.
-type Kind = (&'static str, &'static str, fn(&Periodic) -> bool);
 
 /// The first names, and how many more there are.
 pub(crate) fn list(mut names: Vec<&str>) -> String {
@@ -79,97 +82,97 @@ impl Recon {
     /// What the trace leaves open, and which records of a new capture would say.
     pub fn missing(&self) -> Vec<Diagnostic> {
         let mut found = Vec::new();
+        let mut say = |what: String, advice| found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
         if self.wakes_unrecorded {
             let what = "no record says when tasks woke, nor who woke them: every sleep ends when the \
                 task next got a CPU, so that a replay makes its waits longer, and waits after sleeps and \
                 the lengths of run queues cannot be held against the recording";
-            found.push(Diagnostic::new(Code::MissingEvents, what).advise("record sched:sched_waking"));
+            say(what.into(), "record sched:sched_waking");
         }
         if self.unmade != (0, 0) {
             let (made, others) = self.unmade;
-            let n = made + others;
             let what = format!(
-                "new tasks are not recorded: of {n} that first show when they get a CPU, {made} are taken \
+                "new tasks are not recorded: of {} that first show when they get a CPU, {made} are taken \
                  for children of a task that had their name and ran before, {others} begin, or wake, when \
-                 they were first seen"
+                 they were first seen",
+                made + others
             );
-            found.push(Diagnostic::new(Code::MissingEvents, what).advise("record sched:sched_process_fork"));
+            say(what, "record sched:sched_process_fork");
         }
         if self.uncaused > 0 && !self.ticks_show {
-            let n = self.uncaused;
             let what = format!(
-                "{n} tasks left a CPU ready to run and nothing shows why: clock ticks do not show \
-                 in the trace, so these switches are taken for preemptions, yields among them"
+                "{} tasks left a CPU ready to run and nothing shows why: clock ticks do not show \
+                 in the trace, so these switches are taken for preemptions, yields among them",
+                self.uncaused
             );
-            let advice = "record sched:sched_stat_runtime, which shows ticks, or the system call sched_yield";
-            found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
+            say(what, "record sched:sched_stat_runtime, which shows ticks, or the system call sched_yield");
         }
         let over = &self.overheads;
-        let lacks = [
-            (over.record.n == 0, "what a switch takes"),
-            (over.tick_source != TickSource::Seen, "when clock ticks come and what they take"),
-        ];
-        let lacks: Vec<&str> = lacks.iter().filter(|l| l.0).map(|l| l.1).collect();
+        let lacks = match (over.record.n == 0, over.tick_source != TickSource::Seen) {
+            (true, true) => "what a switch takes, nor when clock ticks come and what they take",
+            (true, false) => "what a switch takes",
+            (false, true) => "when clock ticks come and what they take",
+            (false, false) => "",
+        };
         if !lacks.is_empty() {
-            let what =
-                format!("this trace does not show {}; a replay leaves that out, or assumes it", lacks.join(", nor "));
             let advice =
                 "record sched:sched_stat_runtime with interrupt flags on Linux, and keep the perf.data or trace.dat";
-            found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
+            say(format!("this trace does not show {lacks}; a replay leaves that out, or assumes it"), advice);
         }
         if let Some(beside) = &self.beside {
             let advice = "see --placement in the help of `tracekit compare`: `model` leaves it to the policy";
-            found.push(Diagnostic::new(Code::MissingEvents, beside.report()).advise(advice));
+            say(beside.report(), advice);
         }
         if self.coarse {
-            let what = "the times of this trace are whole microseconds";
             let advice = "keep the binary file, or write text with nanoseconds (perf script --ns)";
-            found.push(Diagnostic::new(Code::MissingEvents, what).advise(advice));
+            say("the times of this trace are whole microseconds".into(), advice);
         }
         found
     }
 
     fn costs(&self) -> Vec<Inferred> {
         let over = &self.overheads;
-        let row = |name, e: Estimate, how: &str| {
+        let row = |(name, e, how): (_, Estimate, &str)| {
             let how = if e.n > 0 { how.to_owned() } else { format!("no sample; {} stands in", instead(name)) };
             Inferred { name, value: Some(e.ns as f64), unit: "ns", n: Some(e.n as u64), how }
         };
-        vec![
-            row(
+        [
+            (
                 "run-queue clock to tracepoint offset",
                 over.record,
                 "the kernel's clock at a switch is read so long before the switch record",
             ),
-            row("switch", Estimate { ns: over.switch, n: over.record.n }, "until the new task's own work begins"),
-            row("tick", over.tick, "difference of bursts of equal work with a tick in them and without"),
-            row("interrupts-on latency", over.irqs_on, "from the switch record to an interrupt that waited for it"),
-            row("tick that reschedules", over.tick_resched, "run time charged from the tick to the switch"),
-            row("tick with a timer behind it", over.tick_wakeup, "run time charged from the tick to the wakeup"),
-            row("wakeup in an interrupt", over.interrupt, "from the wakeup to the reschedule"),
-            row("last wakeup of several", over.interrupt_last, "from the wakeup to the reschedule"),
-            row(
+            ("switch", Estimate { ns: over.switch, n: over.record.n }, "until the new task's own work begins"),
+            ("tick", over.tick, "difference of bursts of equal work with a tick in them and without"),
+            ("interrupts-on latency", over.irqs_on, "from the switch record to an interrupt that waited for it"),
+            ("tick that reschedules", over.tick_resched, "run time charged from the tick to the switch"),
+            ("tick with a timer behind it", over.tick_wakeup, "run time charged from the tick to the wakeup"),
+            ("wakeup in an interrupt", over.interrupt, "from the wakeup to the reschedule"),
+            ("last wakeup of several", over.interrupt_last, "from the wakeup to the reschedule"),
+            (
                 "wakeup without a switch",
                 over.interrupt_return,
                 "difference of bursts of equal work with a wakeup in them and without",
             ),
-            row(
+            (
                 "wakeup in an interrupt, cache-cold",
                 over.interrupt_cache_cold,
                 "what it takes more on a CPU without a switch for 0.9 ms",
             ),
-            row("next wakeup in an interrupt", over.next_wakeup, "between two wakeups of one interrupt"),
-            row(
+            ("next wakeup in an interrupt", over.next_wakeup, "between two wakeups of one interrupt"),
+            (
                 "clock of a new task",
                 over.fork_clock,
                 "from the record of a fork, behind which the clock is read, to the record that the child is queued",
             ),
-            row("wakeup by a task", over.wakeup_tail, "from the wakeup to the reschedule"),
-            row("wakeup by another CPU", over.remote_wakeup, "from the wakeup to the reschedule"),
-            row("wakeup of an idle CPU by another", over.remote_idle, "from the wakeup to the reschedule"),
-            row("wakeup of an idle CPU", over.idle_exit, "from the wakeup to the switch"),
-            row("jitter", over.jitter, "median deviation of these costs from one time to the next"),
+            ("wakeup by a task", over.wakeup_tail, "from the wakeup to the reschedule"),
+            ("wakeup by another CPU", over.remote_wakeup, "from the wakeup to the reschedule"),
+            ("wakeup of an idle CPU by another", over.remote_idle, "from the wakeup to the reschedule"),
+            ("wakeup of an idle CPU", over.idle_exit, "from the wakeup to the switch"),
+            ("jitter", over.jitter, "median deviation of these costs from one time to the next"),
         ]
+        .map(row)
+        .into()
     }
 
     fn clock(&self) -> Vec<Inferred> {
@@ -182,13 +185,7 @@ impl Recon {
         };
         let phase_known =
             self.stated.is_some() || matches!(over.tick_source, TickSource::Seen | TickSource::Preemptions);
-        let mut rows = vec![Inferred {
-            name: "ticks a second",
-            value: Some(over.hz as f64),
-            unit: "1/s",
-            n: None,
-            how: how.into(),
-        }];
+        let mut rows = vec![Inferred::of("ticks a second", Some(over.hz as f64), "1/s", how)];
         for (cpu, phase) in over.phase.iter().enumerate().take(if phase_known { 8 } else { 1 }) {
             let how = if self.stated.is_some() {
                 format!("first tick of CPU {cpu}, as the text states")
@@ -197,8 +194,7 @@ impl Recon {
             } else {
                 "not known".into()
             };
-            let value = phase_known.then_some(*phase as f64);
-            rows.push(Inferred { name: "tick phase", value, unit: "ns", n: None, how });
+            rows.push(Inferred::of("tick phase", phase_known.then_some(*phase as f64), "ns", how));
         }
         rows
     }
@@ -206,12 +202,9 @@ impl Recon {
     /// How fast the CPUs are, where they differ.
     fn speeds(&self) -> Vec<Inferred> {
         let mut rows = self.rates.rows(&self.cpus, self.span);
-        let row = |(i, cpu): (usize, &i32)| Inferred {
-            name: "slowness of a CPU",
-            value: Some(self.speeds.time_of_one(i)),
-            unit: "1",
-            n: None,
-            how: format!("time that CPU {cpu} takes for the same work, against one of middling speed"),
+        let row = |(i, cpu): (usize, &i32)| {
+            let how = format!("time that CPU {cpu} takes for the same work, against one of middling speed");
+            Inferred::of("slowness of a CPU", Some(self.speeds.time_of_one(i)), "1", how)
         };
         if self.rates.are_unknown() && !self.speeds.are_equal() {
             rows.extend(self.cpus.iter().enumerate().map(row));
@@ -224,97 +217,57 @@ impl Recon {
             let tasks = self.work.tasks.iter().zip(&self.verdicts);
             tasks.filter(|(_, v)| holds(v)).map(|(p, _)| p.comm.as_str()).collect()
         };
-        let count = |name, names: Vec<&str>| Inferred {
-            name,
-            value: Some(names.len() as f64),
-            unit: "1",
-            n: None,
-            how: list(names),
+        let comms = |tasks: &[TaskId]| -> Vec<&str> {
+            tasks.iter().filter_map(|t| self.work.tasks.get(t.index())).map(|p| p.comm.as_str()).collect()
         };
-        let starved = self.starved.iter().filter_map(|t| self.work.tasks.get(t.0 as usize));
-        let starved = starved.map(|p| p.comm.as_str()).collect();
-        let spinners = self.spinners.iter().filter_map(|t| self.work.tasks.get(t.0 as usize));
-        let spinners = spinners.map(|p| p.comm.as_str()).collect();
+        let count = |name, names: Vec<&str>| Inferred::of(name, Some(names.len() as f64), "1", list(names));
         let early = self.stop < self.span;
-        let how = if early { "first exit of an endless task" } else { "end of the trace" };
+        let stopped = if early { "first exit of an endless task" } else { "end of the trace" };
+        let bound = "the kernel's own threads of a CPU, by their names, which ran nowhere else";
+        let preempt = f64::from(u8::from(self.preempt_kernel));
+        let exits = "whether tasks were preempted in the middle of their exit";
         vec![
             count("endless tasks", named(|v| v.endless)),
             count("tasks that loop until stopped", named(|v| v.loops)),
-            count("tasks that never ran", starved),
-            count("tasks that busy-wait", spinners),
-            Inferred {
-                name: "tasks bound to a CPU",
-                value: Some(self.bound.len() as f64),
-                unit: "1",
-                n: None,
-                how: "the kernel's own threads of a CPU, by their names, which ran nowhere else".into(),
-            },
-            Inferred {
-                name: "recorded run stopped",
-                value: Some(self.stop as f64),
-                unit: "ns",
-                n: None,
-                how: how.into(),
-            },
-            Inferred {
-                name: "kernel can be preempted",
-                value: Some(f64::from(u8::from(self.preempt_kernel))),
-                unit: "1",
-                n: None,
-                how: "whether tasks were preempted in the middle of their exit".into(),
-            },
+            count("tasks that never ran", comms(&self.starved)),
+            count("tasks that busy-wait", comms(&self.spinners)),
+            Inferred::of("tasks bound to a CPU", Some(self.bound.len() as f64), "1", bound),
+            Inferred::of("recorded run stopped", Some(self.stop as f64), "ns", stopped),
+            Inferred::of("kernel can be preempted", Some(preempt), "1", exits),
         ]
     }
 
     fn slacks(&self) -> Inferred {
-        let mut own: Vec<Ns> = self.judged().iter().filter_map(|j| j.slack).collect();
-        own.sort_unstable();
-        let how = match (own.first(), own.last()) {
-            (Some(least), Some(most)) => format!(
-                "median of the tasks that sleep on timers; {:.1} to {:.1} us{}",
-                *least as f64 / 1e3,
-                *most as f64 / 1e3,
-                if *least >= super::sleep::DEFAULT_SLACK { ", at least Linux's default" } else { "" }
-            ),
-            _ => "no task sleeps on a timer".to_owned(),
+        let own: Vec<Ns> = self.judged().iter().filter_map(|j| j.slack).collect();
+        let how = match own.first() {
+            None => "no task sleeps on a timer",
+            Some(0) => "timers fire when they are due",
+            Some(_) => "Linux's default, of the tasks that sleep on timers",
         };
-        let value = own.get(own.len() / 2).map(|v| *v as f64);
-        Inferred { name: "timer slack", value, unit: "ns", n: Some(own.len() as u64), how }
+        let value = own.first().map(|slack| *slack as f64);
+        Inferred { n: Some(own.len() as u64), ..Inferred::of("timer slack", value, "ns", how) }
     }
 
-    /// Tasks whose timers expire on a grid of times, what those do that are late, and which may be some.
+    /// Tasks whose timers expire on a grid of times, and which may be some.
     fn periods(&self) -> Vec<Inferred> {
         let name = |p: &Periodic| {
             let comm = self.work.tasks.get(p.task.0 as usize).map_or("", |program| program.comm.as_str());
             format!("{comm} ({} us)", p.period / 1000)
         };
-        let groups: [Kind; 6] = [
-            ("periodic timers", "late, they catch up: ", |p| p.late == Some((Late::CatchUp, true))),
-            ("periodic timers", "late, one round is for all that came until it began: ", |p| {
-                p.late == Some((Late::Merge, true))
-            }),
-            (
-                "periodic timers",
-                "late, one round is for all that came until it began, and maybe for later ones: ",
-                |p| p.late == Some((Late::Merge, false)),
-            ),
-            ("periodic timers", "late, they wait for the next time: ", |p| p.late == Some((Late::Skip, true))),
-            ("periodic timers", "too seldom late to show what they do then, taken to catch up: ", |p| {
-                p.late == Some((Late::CatchUp, false))
-            }),
+        let kinds = [
+            ("periodic timers", true, "set for times of a grid; taken to catch up when late: "),
             (
                 "timers relative or periodic",
+                false,
                 "the trace does not say: taken to be set for a length, so that a delay moves all that follows: ",
-                |p| p.late.is_none(),
             ),
         ];
-        let row = |(what, how, holds): Kind| {
-            let names: Vec<String> = self.periodic.iter().filter(|p| holds(p)).map(name).collect();
-            let value = Some(names.len() as f64);
+        let row = |(what, absolute, how)| {
+            let names: Vec<String> = self.periodic.iter().filter(|p| p.absolute == absolute).map(name).collect();
             let how = format!("{how}{}", list(names.iter().map(String::as_str).collect()));
-            (!names.is_empty()).then_some(Inferred { name: what, value, unit: "1", n: None, how })
+            (!names.is_empty()).then(|| Inferred::of(what, Some(names.len() as f64), "1", how))
         };
-        groups.into_iter().filter_map(row).collect()
+        kinds.into_iter().filter_map(row).collect()
     }
 
     /// Messages that no wakeup shows; nothing where none is unobserved.

@@ -308,9 +308,8 @@ pub struct Periodic {
     pub task: TaskId,
     /// Its period.
     pub period: Ns,
-    /// What it does that is late, and whether the trace shows that; none where it does not say
-    /// whether the timer is set for a time or for a length.
-    pub late: Option<(crate::program::Late, bool)>,
+    /// Its timer is set for a time; else the trace does not say whether for a time or for a length.
+    pub absolute: bool,
 }
 
 /// The machine of a workload that is written down.

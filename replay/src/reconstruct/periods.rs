@@ -14,7 +14,7 @@ use super::draft::Draft;
 use super::sleep::Sleeps;
 use super::Note;
 use crate::calibrate::{Overheads, ENOUGH};
-use crate::history::{By, EventKind, Off, TaskHistory};
+use crate::history::{By, Slept, TaskHistory};
 use crate::program::{Late, Pause, Step};
 use crate::task::{Ns, Sleep};
 
@@ -50,10 +50,6 @@ pub(super) struct Grid {
     from: Ns,
     /// Period, with [`BITS`] bits behind the point.
     period: i64,
-    /// What a task does that is late.
-    pub late: Late,
-    /// The trace shows that.
-    pub shown: bool,
 }
 
 impl Grid {
@@ -93,34 +89,24 @@ pub(super) struct Nap {
     pub at: Ns,
     /// It ended with an interrupt of its own.
     pub lead: bool,
-    /// When it first ran behind the timer wakeup before, and its CPU time since.
-    ran: Ns,
-    worked: Ns,
 }
 
 /// The timer sleeps of a task.
 pub(super) fn naps(task: &TaskHistory, over: &Overheads) -> Vec<Nap> {
-    let (mut found, mut from, mut on, mut ran, mut worked) = (Vec::new(), None, None, None, 0);
-    for event in &task.events {
-        match event.kind {
-            EventKind::On { .. } => {
-                on = Some(event.at);
-                ran = ran.or(on);
-            }
-            EventKind::Off(off) => {
-                worked += on.take().map_or(0, |on| event.at - on);
-                from = matches!(off, Off::Slept { deep: false }).then(|| over.decided(event.at));
-            }
-            EventKind::Woken { by, .. } => {
-                if let (Some(from), By::Hardirq { lead }) = (from.take(), by) {
-                    let ran = ran.take().unwrap_or(from);
-                    found.push(Nap { from, at: event.at, lead, ran, worked: std::mem::take(&mut worked) });
-                }
-            }
-            _ => {}
+    let nap = |slept: Slept| match slept {
+        Slept { from, deep: false, to: at, by: By::Hardirq { lead } } => {
+            Some(Nap { from: over.decided(from), at, lead })
         }
-    }
-    found
+        _ => None,
+    };
+    task.sleeps().filter_map(nap).collect()
+}
+
+/// In order.
+fn sorted(values: impl Iterator<Item = Ns>) -> Vec<Ns> {
+    let mut sorted: Vec<Ns> = values.collect();
+    sorted.sort_unstable();
+    sorted
 }
 
 fn quantile(sorted: &[Ns], percent: usize) -> Ns {
@@ -129,14 +115,12 @@ fn quantile(sorted: &[Ns], percent: usize) -> Ns {
 
 /// Distance of the quartiles.
 fn spread(values: impl Iterator<Item = Ns>) -> Ns {
-    let mut sorted: Vec<Ns> = values.collect();
-    sorted.sort_unstable();
+    let sorted = sorted(values);
     quantile(&sorted, 75) - quantile(&sorted, 25)
 }
 
 fn median(values: impl Iterator<Item = Ns>) -> Option<Ns> {
-    let mut sorted: Vec<Ns> = values.collect();
-    sorted.sort_unstable();
+    let sorted = sorted(values);
     (!sorted.is_empty()).then(|| quantile(&sorted, 50))
 }
 
@@ -145,14 +129,11 @@ fn median(values: impl Iterator<Item = Ns>) -> Option<Ns> {
 fn fit(at: &[Ns], period: Ns) -> Option<(Grid, Ns, Ns)> {
     let number = |period: Ns| -> Vec<i64> {
         let steps = at.windows(2).map(|two| (two[1] - two[0] + period / 2) / period);
-        std::iter::once(0)
-            .chain(steps.scan(0, |k, step| {
-                Some({
-                    *k += step;
-                    *k
-                })
-            }))
-            .collect()
+        let next = |k: &mut i64, step| {
+            *k += step;
+            Some(*k)
+        };
+        std::iter::once(0).chain(steps).scan(0, next).collect()
     };
     let apart = |k: &[i64], by: usize| {
         let pairs = (by..at.len()).filter(|i| k[*i] > k[i - by]);
@@ -162,7 +143,7 @@ fn fit(at: &[Ns], period: Ns) -> Option<(Grid, Ns, Ns)> {
     let near = apart(&number(period), 1)?;
     let k = number(near >> BITS);
     let period = apart(&k, at.len() * 2 / 3)?;
-    let mut grid = Grid { from: at[0], period, late: Late::CatchUp, shown: false };
+    let mut grid = Grid { from: at[0], period };
     let off = |grid: &Grid, i: usize| at[i] - grid.at(k[i]);
     grid.from += median((0..at.len()).map(|i| off(&grid, i)))?;
     let steps = (1..at.len()).map(|i| off(&grid, i) - off(&grid, i - 1));
@@ -175,8 +156,7 @@ pub(super) fn judge(naps: &[Nap], over: &Overheads, sleeps: &Sleeps) -> Timers {
         return Timers::Relative;
     }
     let at: Vec<Ns> = naps.iter().map(|nap| nap.at).collect();
-    let mut apart: Vec<Ns> = at.windows(2).map(|two| two[1] - two[0]).collect();
-    apart.sort_unstable();
+    let apart = sorted(at.windows(2).map(|two| two[1] - two[0]));
     let fits = SHORTER.iter().map(|q| quantile(&apart, *q)).filter(|ns| *ns > 0).filter_map(|ns| fit(&at, ns));
     let best = fits.min_by_key(|(grid, wide, _)| i128::from(*wide) * (1 << 40) / i128::from(grid.period));
     let Some((mut grid, wide, steps)) = best else { return Timers::Relative };
@@ -197,46 +177,11 @@ pub(super) fn judge(naps: &[Nap], over: &Overheads, sleeps: &Sleeps) -> Timers {
     }
     // Timers may be late, never early: those with an interrupt of their own say when they expire.
     let phase = |lead: bool| -> Vec<Ns> {
-        let off = naps.iter().filter(|nap| nap.lead || !lead).map(|nap| nap.at - grid.at(grid.nearest(nap.at)));
-        let mut off: Vec<Ns> = off.collect();
-        off.sort_unstable();
-        off
+        sorted(naps.iter().filter(|nap| nap.lead || !lead).map(|nap| nap.at - grid.at(grid.nearest(nap.at))))
     };
     let (own, all) = (phase(true), phase(false));
     grid.from += if own.len() >= ENOUGH { quantile(&own, 25) } else { quantile(&all, 90) };
-    (grid.late, grid.shown) = when_late(&grid, naps);
     Timers::Absolute(grid)
-}
-
-/// What a task does that missed times of its grid, told by how much it worked until it slept again,
-/// and whether that is told: as much as for all of them, for those that came after it first ran
-/// once more, or for one.
-fn when_late(grid: &Grid, naps: &[Nap]) -> (Late, bool) {
-    let (mut usual, mut late) = ((0i128, 0i128), [0i128; 4]);
-    for two in naps.windows(2) {
-        let missed = i128::from((grid.before(two[1].from) - grid.nearest(two[0].at)).max(0));
-        if missed == 0 {
-            usual = (usual.0 + i128::from(two[1].worked), usual.1 + 1);
-        } else {
-            let later = i128::from((grid.before(two[1].from) - grid.before(two[1].ran)).clamp(0, 1));
-            let each = [missed + 1, 1 + later, 1, i128::from(two[1].worked)];
-            late.iter_mut().zip(each).for_each(|(sum, one)| *sum += one);
-        }
-    }
-    let [all, merged, none, worked] = late;
-    if usual.1 < ENOUGH as i128 || usual.0 == 0 || none == 0 || all - none < ENOUGH as i128 {
-        return (Late::CatchUp, false);
-    }
-    let far = |bursts: i128| (bursts * usual.0 - worked * usual.1).abs();
-    if far(all) <= far(merged).min(far(none)) {
-        // One that was missed after the task had begun is made up for in both ways.
-        (Late::CatchUp, all > merged)
-    } else if far(none) < far(merged) {
-        (Late::Skip, true)
-    } else {
-        // Without any that came later, nothing tells them apart; a timerfd is the more usual.
-        (Late::Merge, merged > none)
-    }
 }
 
 impl Builder<'_> {
@@ -244,80 +189,19 @@ impl Builder<'_> {
     pub(super) fn periodic(
         &self,
         grid: &Grid,
-        slept: (Ns, Ns),
+        (from, at): (Ns, Ns),
         realtime: bool,
-        timer: (Sleep, Ns),
+        sleep: Sleep,
         note: Note,
         d: &mut Draft,
     ) {
-        let ((from, at), (sleep, slack)) = (slept, timer);
+        let slack = self.sleeps.slack;
         let due = grid.expiry(at, slack, self.over.limits.varies());
         // Real-time timers are exact; the slack counts when the task is replayed under another
         // policy.
         let due = if realtime { due } else { due - slack };
-        let period = grid.period();
-        let slack = slack.clamp(0, 4_000_000_000) as u32;
-        let step = |ns: Ns, late| Step::Pause { pause: Pause::Period { ns: ns.max(1), slack, late }, sleep };
-        let resumed = d.resumed.take().unwrap_or(from);
-        let Some(last) = d.expiry.replace(due) else {
-            d.add(step(due - from, grid.late), note);
-            d.round = d.steps.len();
-            return;
-        };
-        let missed = ((from - last) / period).clamp(0, (due - last) / period);
-        let before = ((resumed - last) / period).clamp(0, missed);
-        let parts = match grid.late {
-            Late::CatchUp => missed + 1,
-            Late::Merge => 1 + (missed - before).min(1),
-            Late::Skip => 1,
-        };
-        let whole = d.split(parts as usize, step(period, grid.late));
-        let last = match grid.late {
-            Late::CatchUp if whole => step(due - last - (parts - 1) * period, Late::CatchUp),
-            Late::CatchUp => step(due - last, Late::CatchUp),
-            Late::Merge if whole => step(due - last - missed * period, Late::Merge),
-            Late::Merge | Late::Skip => step(due - last - missed * period, Late::Skip),
-        };
-        d.add(last, note);
-        d.round = d.steps.len();
-    }
-}
-
-impl Draft {
-    /// Makes so many parts of the work since the last periodic sleep, with `between` between them:
-    /// a task that is late goes on at once, and its rounds show as one. False where more than work
-    /// lies there.
-    fn split(&mut self, parts: usize, between: Step) -> bool {
-        let body = &self.steps[self.round..];
-        let ns = |step: &Step| match *step {
-            Step::Run { ns } => Some((0, ns)),
-            Step::RunKernel { ns } => Some((ns, 0)),
-            _ => None,
-        };
-        let Some(works) = body.iter().map(ns).collect::<Option<Vec<(Ns, Ns)>>>() else { return parts == 1 };
-        let (kernel, own) = works.iter().fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
-        if parts == 1 || !self.cuts.is_empty() || kernel + own < parts as Ns {
-            return parts == 1;
-        }
-        let note = self.notes[self.round];
-        self.steps.truncate(self.round);
-        self.notes.truncate(self.round);
-        let share = |all: Ns, i: usize| {
-            let upto = |i: usize| (i128::from(all) * i as i128 / parts as i128) as Ns;
-            upto(i + 1) - upto(i)
-        };
-        for i in 0..parts {
-            if i > 0 {
-                self.add(between, note);
-            }
-            let (kernel, own) = (share(kernel, i), share(own, i));
-            if kernel > 0 {
-                self.add(Step::RunKernel { ns: kernel }, note);
-            }
-            if own > 0 {
-                self.add(Step::Run { ns: own }, note);
-            }
-        }
-        true
+        // One that is late catches up: it does not sleep before a time that has passed.
+        let ns = (due - d.expiry.replace(due).unwrap_or(from)).max(1);
+        d.add(Step::Pause { pause: Pause::Period { ns, slack: slack as u32, late: Late::CatchUp }, sleep }, note);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::periods::{self, Nap, Timers};
 use super::Periodic;
-use crate::calibrate::Overheads;
+use crate::calibrate::{Limits, Overheads};
 use crate::history::{History, TaskHistory};
 use crate::task::{Ns, TaskId};
 
@@ -18,28 +18,22 @@ const NOISE: Ns = 500;
 /// What the sleeps of all tasks say.
 pub(super) struct Sleeps {
     ticks: Vec<Ns>,
-    /// A wakeup this soon after a tick was made by the tick.
-    behind_tick: Ns,
-    /// Sleeps of constant length vary by no more.
-    varies: Ns,
-    /// Sleeps that were late count with their constant length.
-    in_time: bool,
-    /// Per task: slack, and the constant length of its sleeps where it has one.
-    pub slack: Vec<(Ns, Option<Ns>)>,
+    limits: Limits,
+    /// Slack of timers.
+    pub slack: Ns,
+    /// Per task: the constant length of its sleeps, where it has one.
+    pub constant: Vec<Option<Ns>>,
     /// Per task: whether its timers are set for a length or for a time.
     pub timers: Vec<Timers>,
 }
 
 impl Sleeps {
-    pub(super) fn measure(history: &History, over: &Overheads, least_slack: Ns) -> Self {
+    pub(super) fn measure(history: &History, over: &Overheads, slack: Ns) -> Self {
         let mut ticks: Vec<Ns> = history.ticks.iter().map(|t| t.0).collect();
         ticks.sort_unstable();
         let naps: Vec<Vec<Nap>> = history.tasks.iter().map(|task| periods::naps(task, over)).collect();
-        let constant = |own: &Vec<Nap>| Lengths::of(own).constant(least_slack, over.limits.varies());
-        let slack: Vec<(Ns, Option<Ns>)> = naps.iter().map(constant).collect();
-        let (varies, in_time) = (over.limits.varies(), over.limits.holds("in_time"));
-        let behind_tick = over.limits.behind_tick();
-        let mut own = Sleeps { ticks, behind_tick, varies, in_time, slack, timers: Vec::new() };
+        let constant = naps.iter().map(|own| constant(own, over.limits.varies())).collect();
+        let mut own = Sleeps { ticks, limits: over.limits, slack, constant, timers: Vec::new() };
         own.timers = naps.iter().map(|of_task| periods::judge(of_task, over, &own)).collect();
         own
     }
@@ -47,12 +41,12 @@ impl Sleeps {
     /// Tasks with a period.
     pub(super) fn periodic(&self) -> Vec<Periodic> {
         let of = |(task, timers): (usize, &Timers)| {
-            let (period, late) = match timers {
+            let (period, absolute) = match timers {
                 Timers::Relative => return None,
-                Timers::Unknown(period) => (*period, None),
-                Timers::Absolute(grid) => (grid.period(), Some((grid.late, grid.shown))),
+                Timers::Unknown(period) => (*period, false),
+                Timers::Absolute(grid) => (grid.period(), true),
             };
-            Some(Periodic { task: TaskId(task as u32), period, late })
+            Some(Periodic { task: TaskId(task as u32), period, absolute })
         };
         self.timers.iter().enumerate().filter_map(of).collect()
     }
@@ -60,36 +54,28 @@ impl Sleeps {
     /// How far `at` lies behind the last tick, at most as far as its softirq may lie.
     pub(super) fn behind_tick(&self, at: Ns) -> Ns {
         let i = self.ticks.partition_point(|t| *t <= at);
-        self.ticks[..i].last().map_or(0, |tick| (at - tick).min(self.behind_tick))
+        self.ticks[..i].last().map_or(0, |tick| (at - tick).min(self.limits.behind_tick()))
     }
 
     /// True when `at` lies just behind a tick that was seen, and the sleep had begun before that
     /// tick: it can have ended it.
     pub(super) fn ended_by_tick(&self, from: Ns, at: Ns) -> bool {
         let i = self.ticks.partition_point(|t| *t <= at);
-        i > 0 && at - self.ticks[i - 1] <= self.behind_tick && from < self.ticks[i - 1]
+        i > 0 && at - self.ticks[i - 1] <= self.limits.behind_tick() && from < self.ticks[i - 1]
     }
 
-    fn in_time(&self, ns: Ns, constant: Option<Ns>) -> Ns {
-        in_time(ns, constant.filter(|_| self.in_time), self.varies)
-    }
-
-    /// Latest end and slack of a timer sleep that lasted `ns`. A sleep that ended with an interrupt
-    /// of its own lasted to its latest end; one that rode on another interrupt lasted up to `slack`
-    /// less.
-    pub(super) fn expiry(&self, task: &TaskHistory, ns: Ns, lead: bool, realtime: bool) -> (Ns, Ns) {
-        let (slack, constant) = self.slack.get(task.id as usize).copied().unwrap_or((0, None));
-        if realtime {
-            // Real-time timers are exact; the slack counts when the task is replayed under another policy.
-            return (self.in_time(ns, constant) + slack, slack);
-        }
-        if lead {
-            return (self.in_time(ns, constant), slack);
-        }
+    /// Latest end of a timer sleep that lasted `ns`. A sleep that ended with an interrupt of its own
+    /// lasted to its latest end; one that rode on another interrupt lasted up to the slack less.
+    pub(super) fn expiry(&self, task: &TaskHistory, ns: Ns, lead: bool, realtime: bool) -> Ns {
+        let (constant, varies) = (self.constant[task.id as usize], self.limits.varies());
+        let on_time = in_time(ns, constant.filter(|_| self.limits.holds("in_time")), varies);
         match constant {
+            // Real-time timers are exact; the slack counts when the task is replayed under another policy.
+            _ if realtime => on_time + self.slack,
+            _ if lead => on_time,
             // It may also have been late, behind the work of the interrupt that it shared.
-            Some(full) if (full - ns).abs() <= slack + self.varies => (full, slack),
-            _ => (ns + slack / 2, slack),
+            Some(full) if (full - ns).abs() <= self.slack + varies => full,
+            _ => ns + self.slack / 2,
         }
     }
 }
@@ -101,35 +87,14 @@ fn in_time(ns: Ns, constant: Option<Ns>, varies: Ns) -> Ns {
     constant.filter(|full| (full + NOISE..=full + varies).contains(&ns)).unwrap_or(ns)
 }
 
-/// Lengths of one task's timer sleeps, sorted: those that ended with an interrupt of their own, and
-/// those that rode on another.
-struct Lengths {
-    lead: Vec<Ns>,
-    rode: Vec<Ns>,
-}
-
-impl Lengths {
-    fn of(naps: &[Nap]) -> Self {
-        let of = |lead: bool| {
-            let mut own: Vec<Ns> = naps.iter().filter(|nap| nap.lead == lead).map(|nap| nap.at - nap.from).collect();
-            own.sort_unstable();
-            own
-        };
-        Lengths { lead: of(true), rode: of(false) }
-    }
-
-    /// Slack, which is at least `least`, and the constant length where there is one.
-    fn constant(&self, least: Ns, varies: Ns) -> (Ns, Option<Ns>) {
-        let n = self.lead.len();
-        if n < FEW || self.lead[n * 9 / 10] - self.lead[n / 10] > varies {
-            return (least, None);
-        }
-        // Timers may be late, never early.
-        let middle = self.lead[n / 4];
-        // Sleeps of constant length: those that rode on another interrupt are shorter by at most the slack.
-        let most = self.rode.iter().map(|r| middle - r).filter(|d| *d > 0).max().unwrap_or(0);
-        (least.max(if most < 10 * DEFAULT_SLACK { most } else { 0 }), Some(middle))
-    }
+/// The constant length of the timer sleeps of a task, where it has one: by those that ended with an
+/// interrupt of their own, which vary by no more than `varies`.
+fn constant(naps: &[Nap], varies: Ns) -> Option<Ns> {
+    let mut lead: Vec<Ns> = naps.iter().filter(|nap| nap.lead).map(|nap| nap.at - nap.from).collect();
+    lead.sort_unstable();
+    let n = lead.len();
+    // Timers may be late, never early.
+    (n >= FEW && lead[n * 9 / 10] - lead[n / 10] <= varies).then(|| lead[n / 4])
 }
 
 #[cfg(test)]
@@ -145,12 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn sleeps_that_end_with_their_own_interrupt_tell_the_length_and_others_the_slack() {
-        let rider = Lengths { lead: vec![], rode: vec![1_020_000, 1_021_000, 1_021_000, 1_021_000, 1_022_000] };
-        assert_eq!(rider.constant(DEFAULT_SLACK, 5_000), (DEFAULT_SLACK, None));
-        let leader = Lengths { lead: vec![1_051_000; 6], rode: vec![1_030_000] };
-        assert_eq!(leader.constant(DEFAULT_SLACK, 5_000), (DEFAULT_SLACK, Some(1_051_000)));
-        assert_eq!(leader.constant(0, 5_000), (21_000, Some(1_051_000)));
-        assert_eq!(rider.constant(0, 5_000), (0, None));
+    fn sleeps_that_end_with_their_own_interrupt_tell_the_length() {
+        let naps = |lead| [Nap { from: 0, at: 1_051_000, lead }; 6];
+        assert_eq!(constant(&naps(true), 5_000), Some(1_051_000));
+        assert_eq!(constant(&naps(false), 5_000), None);
+        assert_eq!(constant(&naps(true)[..4], 5_000), None);
     }
 }

@@ -58,10 +58,14 @@ impl Spins {
         let mut slept = vec![None; history.wakee.len()];
         waits.values().flatten().for_each(|wait| slept[wait.wake as usize] = Some(wait.from));
         let turn: Vec<Option<Ns>> = history.tasks.iter().map(turn_of).collect();
-        let spins = |(task, turn): (&TaskHistory, &Option<Ns>)| turn.map_or_else(Vec::new, |_| spins_of(task, &slept));
+        // A few may be chance.
+        let spins = |(task, turn): (&TaskHistory, &Option<Ns>)| {
+            let found = turn.map(|_| asked_of(task, &slept, true, |_| true)).filter(|found| found.len() >= WORTH.0);
+            found.unwrap_or_default()
+        };
         let of: Vec<Vec<Spin>> = history.tasks.iter().zip(&turn).map(spins).collect();
         let asked = |task: &TaskHistory| match of[task.id as usize].is_empty() {
-            true => asked_of(task, &slept, |wake| mutual(&waits, (task.id, history.wakee[wake as usize]))),
+            true => asked_of(task, &slept, false, |wake| mutual(&waits, (task.id, history.wakee[wake as usize]))),
             false => Vec::new(),
         };
         Spins {
@@ -93,68 +97,33 @@ impl Spins {
 /// yield and in which it woke nobody, which would be work. None where so few slices end with a yield
 /// that these may be preemptions whose cause does not show.
 fn turn_of(task: &TaskHistory) -> Option<Ns> {
-    let (mut slices, mut yields, mut turns, mut on) = (0, 0, Vec::new(), None);
-    for event in &task.events {
-        match event.kind {
-            EventKind::On { .. } => on = Some(event.at),
-            EventKind::Post { .. } => on = None,
-            EventKind::Off(off) => {
-                slices += 1;
-                if off == Off::Yielded {
-                    yields += 1;
-                    turns.extend(on.map(|on| event.at - on));
-                }
-            }
-            _ => {}
-        }
-    }
+    let all = || task.events.iter().filter(|a| matches!(a.kind, EventKind::Off(_)));
+    let (slices, yields) = (all().count(), all().filter(|a| a.kind == EventKind::Off(Off::Yielded)).count());
+    let turns = task.slices(Ns::MAX).filter(|s| s.off == Off::Yielded && !s.wakes);
+    let mut turns: Vec<Ns> = turns.map(|s| s.to - s.on).collect();
     let half = turns.len() / 2;
-    let often = yields >= WORTH.0 && yields as f64 > WORTH.1 * f64::from(slices);
+    let often = yields >= WORTH.0 && yields as f64 > WORTH.1 * slices as f64;
     often.then(|| if turns.is_empty() { 0 } else { *turns.select_nth_unstable(half).1 })
 }
 
-/// The wakeups by a task that was awake from before those that it woke fell asleep: since it yielded
-/// or woke somebody else, without having been woken itself. Those of its exit are no answers; a few
-/// may be chance.
-fn spins_of(task: &TaskHistory, slept: &[Option<Ns>]) -> Vec<Spin> {
-    let mut spins = Vec::new();
-    let mut awake = None;
-    for event in &task.events {
-        match event.kind {
-            EventKind::Woken { .. } => awake = None,
-            EventKind::Off(Off::Yielded) => awake = awake.or(Some(event.at)),
-            EventKind::Post { wake } => {
-                let meanwhile = |at: &Ns| *at <= event.at && awake.is_some_and(|since| *at > since);
-                if let Some(at) = slept[wake as usize].filter(meanwhile) {
-                    spins.push(Spin { at, wake });
-                }
-                awake = Some(event.at);
-            }
-            EventKind::Exiting => break,
-            _ => {}
-        }
-    }
-    if spins.len() < WORTH.0 {
-        spins.clear();
-    }
-    spins
-}
-
 /// The wakeups by a task that was awake when those that it woke fell asleep, and did nothing for others
-/// since: what they asked for woke nobody, and the answer comes no earlier than the question.
-fn asked_of(task: &TaskHistory, slept: &[Option<Ns>], answers: impl Fn(u32) -> bool) -> Vec<Spin> {
+/// since: what they asked for woke nobody, and the answer comes no earlier than the question. It was awake
+/// since it yielded or woke somebody else without having been woken itself, where it `spins`; else since it
+/// was woken. Wakeups of its exit are no answers.
+fn asked_of(task: &TaskHistory, slept: &[Option<Ns>], spins: bool, answers: impl Fn(u32) -> bool) -> Vec<Spin> {
     let mut asked = Vec::new();
     let mut awake = None;
     for event in &task.events {
         match event.kind {
-            EventKind::Woken { .. } => awake = Some(event.at),
-            EventKind::Off(Off::Slept { .. } | Off::Unknown) => awake = None,
+            EventKind::Woken { .. } => awake = (!spins).then_some(event.at),
+            EventKind::Off(Off::Yielded) if spins => awake = awake.or(Some(event.at)),
+            EventKind::Off(Off::Slept { .. } | Off::Unknown) if !spins => awake = None,
             EventKind::Post { wake } => {
                 let meanwhile = |at: &Ns| *at <= event.at && awake.is_some_and(|since| *at > since);
                 if let Some(at) = slept[wake as usize].filter(meanwhile).filter(|_| answers(wake)) {
                     asked.push(Spin { at, wake });
                 }
-                awake = awake.map(|_| event.at);
+                awake = awake.or(spins.then_some(event.at)).map(|_| event.at);
             }
             EventKind::Exiting => break,
             _ => {}
@@ -230,10 +199,8 @@ impl Builder<'_> {
             let followed = self.messages.inside[who as usize];
             let followed = followed || self.messages.explained.contains(&wake);
             let Some(sem) = self.sem_of_wake[wake as usize].filter(|_| !followed) else { continue };
-            d.work_until(at, at);
-            d.flush(at);
             let note = Note::at(at).with(self.history.tasks[who as usize].tid).because(Evidence::Unobserved);
-            d.add(Step::Spin { sem, ns: 1, turns: 0 }, note);
+            d.does(at, Step::Spin { sem, ns: 1, turns: 0 }, note);
         }
     }
 }

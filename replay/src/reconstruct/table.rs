@@ -42,13 +42,19 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
 }
 
 impl Recon {
-    /// The programs as a table; its strings go to `strings`.
-    pub fn table(&self, strings: &mut Strings) -> ProgramTable {
-        let mut table = ProgramTable::default();
+    /// The numbers of the handlers that each task ran.
+    pub(super) fn handlers_of_tasks(&self) -> Vec<Vec<usize>> {
         let mut of_task = vec![Vec::new(); self.work.tasks.len()];
         for (j, (task, _)) in self.handlers.iter().enumerate() {
             of_task[*task as usize].push(j);
         }
+        of_task
+    }
+
+    /// The programs as a table; its strings go to `strings`.
+    pub fn table(&self, strings: &mut Strings) -> ProgramTable {
+        let mut table = ProgramTable::default();
+        let of_task = self.handlers_of_tasks();
         for (t, (program, notes)) in self.work.tasks.iter().zip(&self.notes).enumerate() {
             let comm = Some(&program.comm).filter(|name| !name.is_empty()).map(|name| strings.intern(name.as_bytes()));
             // Behind its own steps, the work that it did for messages.

@@ -317,7 +317,12 @@ impl Timeline {
         }
     }
 
-    /// What the running task does itself.
+    /// The task, where it runs on the CPU of the record.
+    fn running(&mut self, utid: u32) -> Option<TaskIndex> {
+        let cpu = self.place(self.record.cpu);
+        self.known(utid).task.filter(|task| self.watches[cpu].curr == Some(*task))
+    }
+
     /// The record of an exec may state the new name already.
     fn exec(&mut self, at: Ns, utid: u32) {
         let old = match self.named.get(&utid).map_or(&[][..], Vec::as_slice) {
@@ -332,12 +337,9 @@ impl Timeline {
         }
     }
 
-    /// False where it is not known to run.
+    /// What the running task does itself; false where it is not known to run.
     fn does(&mut self, at: Ns, utid: u32, kind: EventKind) -> bool {
-        let cpu = self.place(self.record.cpu);
-        let Some(task) = self.known(utid).task.filter(|task| self.watches[cpu].curr == Some(*task)) else {
-            return false;
-        };
+        let Some(task) = self.running(utid) else { return false };
         self.known(utid).exiting |= kind == EventKind::Exiting;
         self.push(task, at, kind);
         true
@@ -346,8 +348,7 @@ impl Timeline {
     /// A call by which a task reads or writes.
     fn calls(&mut self, at: Ns, utid: u32, enters: bool, name: StrId, value: Option<i64>) {
         let Some(which) = self.calls.iter().position(|names| names.contains(&name)) else { return };
-        let (reads, cpu) = (which == 0, self.place(self.record.cpu));
-        let Some(task) = self.known(utid).task.filter(|task| self.watches[cpu].curr == Some(*task)) else { return };
+        let (reads, Some(task)) = (which == 0, self.running(utid)) else { return };
         let calls = &mut self.history.tasks[task as usize].calls;
         let bytes = value.unwrap_or(0).max(0);
         if enters {
@@ -361,8 +362,7 @@ impl Timeline {
 
     /// Some call of a task ends: it is in one at a time.
     fn call_ends(&mut self, at: Ns, utid: u32, value: Option<i64>) {
-        let cpu = self.place(self.record.cpu);
-        let Some(task) = self.known(utid).task.filter(|task| self.watches[cpu].curr == Some(*task)) else { return };
+        let Some(task) = self.running(utid) else { return };
         if let Some(open) = self.history.tasks[task as usize].calls.last_mut().filter(|c| c.to == Ns::MAX) {
             (open.to, open.bytes) = (at, value.unwrap_or(0).max(0));
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::build::Verdict;
-use crate::history::{By, EventKind, History, Off, TaskEvent, TaskHistory, TaskIndex};
+use crate::history::{By, EventKind, History, Off, Slept, TaskEvent, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
 /// True for a time in the last tenth of `span`: a recording is stopped at its end. A fifth in place of it
@@ -114,25 +114,11 @@ fn endless(history: &History, said: &[i64]) -> Vec<bool> {
 
 /// True for a task that sleeps on timers again and again until the recorded run is stopped.
 fn is_looping(task: &TaskHistory, stop: Ns) -> bool {
-    let mut sleeps: Vec<Ns> = Vec::new();
-    let mut from = None;
-    let mut other = 0;
-    for event in &task.events {
-        match event.kind {
-            EventKind::Off(Off::Slept { .. }) => from = Some(event.at),
-            EventKind::Woken { by, .. } => {
-                if let Some(from) = from.take() {
-                    match by {
-                        By::Hardirq { .. } => sleeps.push(event.at - from),
-                        _ => other += 1,
-                    }
-                }
-            }
-            EventKind::Fork { .. } => return false,
-            _ => {}
-        }
-    }
-    if sleeps.len() < 5 || other * 10 > sleeps.len() {
+    let timer = |slept: &Slept| matches!(slept.by, By::Hardirq { .. });
+    let mut sleeps: Vec<Ns> = task.sleeps().filter(timer).map(|slept| slept.to - slept.from).collect();
+    let other = task.sleeps().filter(|slept| !timer(slept)).count();
+    let forks = task.events.iter().any(|a| matches!(a.kind, EventKind::Fork { .. }));
+    if forks || sleeps.len() < 5 || other * 10 > sleeps.len() {
         return false;
     }
     sleeps.sort_unstable();
