@@ -95,12 +95,6 @@ each: what is left of a burst that the end of the trace cuts off was taken from 
 task's longer bursts; now it is as much again as it had taken. The programs of all 22 differ, and no
 main metric of a capture or a pair moves by a point.
 
-Four more, all of them at once: what a task does that missed times of its grid (a replay lets it catch up);
-slack that sleeps beside other interrupts show; switches without a cause that come closer than ticks can;
-that members of a pool whose work takes times of its own are none. Of 130 captures (40 of the lab, 50 of
-several CPUs, 15 fresh ones, 25 public ones) the programs of three differ without them. No aim of one CPU
-has another figure, and the rows of 32 pairs of fresh recordings that are trusted stay at 93 %.
-
 ## What the inference of messages is worth
 
 Parts of what infers messages that no wakeup shows (`replay/src/infer/`) were left out by hand, one by

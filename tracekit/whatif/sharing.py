@@ -47,7 +47,7 @@ MOST_CELLS = 100_000
 #: Bound on the search, in weights of queued units: about a second.
 MOST = 100_000_000
 #: A replay judges groups under which fair sharing misplaces at most this share of what it does without.
-WORTH_A_REPLAY = 0.75
+WORTH_A_REPLAY = 2 / 3
 #: Replays with groups misplace at most the first share of what replays without do, and these at least
 #: the second share of the CPU time.
 HALF, LEAST = 0.5, 0.1

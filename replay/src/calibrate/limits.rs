@@ -21,7 +21,7 @@ pub struct Limits {
 }
 
 /// Constants by name, and rules, as [`Limits::varied`] takes them: what they are from.
-pub const CONSTANTS: [(&str, &str); 17] = [
+pub const CONSTANTS: [(&str, &str); 18] = [
     ("unit", "20 us until measured: an emulated guest; 2 to 5 us on a real machine; measured in the trace"),
     ("same_irq", "3 units: two timers that one interrupt handles lie one wakeup apart, half a unit"),
     ("at_once", "10 units: a switch that waits for longer waits for something else"),
@@ -44,6 +44,7 @@ pub const CONSTANTS: [(&str, &str); 17] = [
         "pool_gap",
         "a factor of 2 between what a member takes to find nothing and a request: judgement; 3 to 15 in the lab",
     ),
+    ("pool_alike", "a factor of 10 between members of a pool: judgement; pools of the lab reach 4.5"),
     ("unexplained", "0.2 % of messages may stay unexplained: judgement; a replay waits for each of them"),
 ];
 

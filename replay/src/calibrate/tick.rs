@@ -1,5 +1,7 @@
 //! When the clock ticks: how often a second, and at which time on each CPU.
 
+use std::collections::BTreeMap;
+
 use super::Overheads;
 use crate::history::{EventKind, History, Loose, Off};
 use crate::task::Ns;
@@ -73,21 +75,48 @@ fn used_up(loose: &[Loose], period: Ns) -> Vec<(Ns, i32)> {
     taken.into_iter().map(|l| (l.at, l.cpu)).collect()
 }
 
+/// No system ticks more often.
+const SHORTEST_TICK: Ns = 1_000_000_000 / RATES[RATES.len() - 1];
+/// Linux grants no shorter slice (`sched_setattr` takes 0.1 ms for less).
+const SHORTEST_SLICE: Ns = 100_000;
+
+/// Which of these switches come so closely, one after the other on one CPU, that neither ticks nor ends
+/// of slices can have caused them.
+fn crowded(loose: &[Loose]) -> Vec<bool> {
+    let mut found = vec![false; loose.len()];
+    let most = (SHORTEST_TICK / SHORTEST_SLICE + 1) as usize;
+    let mut of_cpu: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
+    for (i, l) in loose.iter().enumerate().filter(|(_, l)| l.user && l.quiet) {
+        of_cpu.entry(l.cpu).or_default().push(i);
+    }
+    for of in of_cpu.values() {
+        for near in of.windows(most + 1) {
+            let (first, last) = (near[0], near[most]);
+            if loose[last].at - loose[first].at < SHORTEST_TICK {
+                near.iter().for_each(|i| found[*i] = true);
+            }
+        }
+    }
+    found
+}
+
 /// What the switches without a cause are. Where no record says when ticks come, but the switches they cause
 /// give their times: who left a CPU ready to run, with no tick in its slice and nothing else that could
-/// have asked for the switch, has yielded.
+/// have asked for the switch, has yielded. So has, where nothing shows ticks, who left it among more
+/// such switches than a clock makes.
 pub(crate) fn explain(history: &mut History, found: &Overheads) {
     let (period, known) = (1_000_000_000 / found.hz.max(1), found.tick_source == TickSource::Preemptions);
     let early = period / CAUSED.0;
     let late = early + found.limits.at_once();
-    for loose in &history.loose {
+    let crowded = crowded(&history.loose);
+    for (loose, crowded) in history.loose.iter().zip(crowded) {
         let phase = found.phase.get(loose.cpu as usize).filter(|_| known);
         let ticked = |(since, phase): (Ns, &Ns)| {
             let tick = loose.at + early - (loose.at + early - phase).rem_euclid(period);
             tick + late >= since
         };
         let ticked = loose.since.zip(phase).map(ticked);
-        if loose.user && loose.quiet && ticked == Some(false) {
+        if loose.user && loose.quiet && ticked.map_or(crowded, |ticked| !ticked) {
             let events = &mut history.tasks[loose.task as usize].events;
             let from = events.partition_point(|a| a.at < loose.at);
             let mut left = events[from..].iter_mut().take_while(|a| a.at == loose.at);
@@ -142,6 +171,22 @@ mod tests {
         let mut found = Overheads::default();
         find_tick(&history, None, &mut found);
         assert_eq!((found.hz, found.phase[0], found.tick_source), (250, 1_234_567, TickSource::Seen));
+    }
+
+    #[test]
+    fn no_clock_makes_a_crowd() {
+        let loose = |at: Ns, cpu| Loose { at, cpu, task: 0, since: None, user: true, quiet: true, explained: true };
+        // Slices of 0.1 ms, the shortest; every 50 us on two CPUs; and eleven within 0.1 ms.
+        let slices: Vec<Loose> = (0..50).map(|i| loose(i * SHORTEST_SLICE, 0)).collect();
+        let apart: Vec<Loose> = (0..50).map(|i| loose(i * SHORTEST_SLICE / 2, i as i32 % 2)).collect();
+        assert!(!crowded(&slices).contains(&true));
+        assert!(!crowded(&apart).contains(&true));
+        let mut mixed = slices.clone();
+        mixed.extend((0..11).map(|i| loose(9_000_000 + i * 9_000, 0)));
+        let found = crowded(&mixed);
+        assert!(found[50..].iter().all(|f| *f) && !found[..50].contains(&true));
+        mixed[55].quiet = false;
+        assert!(!crowded(&mixed).contains(&true));
     }
 
     #[test]

@@ -429,7 +429,7 @@ impl Messages {
         // By CPU time: how fast the CPUs are follows from how many requests each burst holds.
         let time = |l| Track::of(l, search.history.span, &Speeds::default());
         let tracks: Vec<Track> = search.history.tasks.iter().filter(|_| open).map(time).collect();
-        let pools = open.then(|| pools::alone(&net)).flatten();
+        let pools = open.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten();
         // Two limits that show say more than that two tasks, which a third one wakes in turns, look alike.
         let members = || tasks.iter().copied().collect();
         let buffered = || Pipes::find(search.history, search.tracks, waits, &members()).join(&tasks);

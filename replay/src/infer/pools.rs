@@ -33,18 +33,33 @@ const FEEDS: f64 = 0.1;
 const LEAST: f64 = 0.25;
 /// What a member takes to find nothing to do, and what it takes for a request, differ by at least so much.
 const GAP: f64 = 2.0;
+/// Members of a pool take, for what they are woken for, times that differ by less than an order of
+/// magnitude in their means: CPUs of one machine differ by up to 2, and where requests wait, a wakeup
+/// holds several. Others have work of their own each.
+const ALIKE: f64 = 10.0;
+
 /// The pools of `net`, each of them by itself; none where there is no pool.
-pub(super) fn alone(net: &Network) -> Option<Network> {
+pub(super) fn alone(net: &Network, history: &History, tracks: &[Track], limits: Limits) -> Option<Network> {
     let mut pools = net.clone();
     for station in &mut pools.stations {
         let servers = station.members.iter().all(|m| net.server[*m as usize]);
-        if station.members.len() < 2 || !servers {
+        let mean = |m: &TaskIndex| mean_work(history, &tracks[*m as usize], *m);
+        let means: Vec<f64> = station.members.iter().filter(|_| servers).filter_map(mean).collect();
+        let (least, most) = means.iter().fold((f64::MAX, 0.0), |(a, b), m| (m.min(a), m.max(b)));
+        let unlike = most > limits.of("pool_alike", ALIKE) * least;
+        if station.members.len() < 2 || !servers || unlike {
             for m in std::mem::take(&mut station.members) {
                 pools.station[m as usize] = None;
             }
         }
     }
     pools.stations.iter().any(|s| !s.members.is_empty()).then_some(pools)
+}
+
+/// What a task takes behind a wakeup by another task, on average; none of a few.
+fn mean_work(history: &History, track: &Track, id: TaskIndex) -> Option<f64> {
+    let work: Vec<Ns> = bursts_of(history, track, id).iter().filter(|s| s.by.is_some()).map(Burst::run).collect();
+    (work.len() >= ENOUGH).then(|| work.iter().sum::<Ns>() as f64 / work.len() as f64)
 }
 
 /// What a task did from a wakeup to its next sleep.
@@ -430,7 +445,22 @@ struct Got {
 
 #[cfg(test)]
 mod tests {
+    use super::super::network::Station;
     use super::*;
+    use crate::history::{First, TaskEvent, TaskHistory};
+    use crate::speeds::Speeds;
+
+    /// A task that another one wakes so many times, each time for as long.
+    fn often_woken(id: TaskIndex, times: Ns, run: Ns) -> TaskHistory {
+        let mut task = TaskHistory::new(id, First::Asleep, 0);
+        for at in (0..times).map(|i| i * 10_000_000) {
+            let woken = EventKind::Woken { by: By::Task { waker: 2, wake: 0 }, cpu: 0 };
+            let slept = EventKind::Off(Off::Slept { deep: false });
+            let events = [(at, woken), (at, EventKind::On { cpu: 0 }), (at + run, slept)];
+            task.events.extend(events.map(|(at, kind)| TaskEvent { at, kind }));
+        }
+        task
+    }
 
     #[test]
     fn what_finds_nothing_ends_at_the_gap() {
@@ -440,5 +470,25 @@ mod tests {
         let requests = [1_100_000, 1_500_000, 1_900_000, 2_600_000, 4_000_000];
         assert_eq!(up_to(&[&[12_000, 20_000, 30_000, 45_000, 60_000], &requests[..]].concat()), 60_000);
         assert_eq!(up_to(&requests), 25_000, "no burst for nothing");
+    }
+
+    #[test]
+    fn tasks_whose_work_takes_times_of_its_own_are_no_pool() {
+        let pool = |runs: [Ns; 2], times: Ns| {
+            let tasks = vec![often_woken(0, times, runs[0]), often_woken(1, times, runs[1])];
+            let history = History { tasks, wakee: vec![0], ..History::default() };
+            let tracks: Vec<Track> =
+                history.tasks.iter().map(|task| Track::of(task, history.span, &Speeds::default())).collect();
+            let net = Network {
+                station: vec![Some(0), Some(0)],
+                stations: vec![Station { members: vec![0, 1], ..Station::default() }],
+                server: vec![true, true],
+                ..Network::default()
+            };
+            alone(&net, &history, &tracks, Limits::default()).is_some()
+        };
+        assert!(pool([1_000_000, 8_000_000], 10));
+        assert!(!pool([23_000, 2_000_000], 10));
+        assert!(pool([23_000, 2_000_000], 9), "too few to say");
     }
 }
