@@ -224,17 +224,15 @@ def _judged(
     time = time.with_columns(
         number=pl.col("unit").replace_strict(dict(enumerate(found)), return_dtype=pl.Int64)
     ).drop_nulls("number")
-    sizes = time.group_by("number").agg(pl.col("dur_ns").sum()).sort("dur_ns", descending=True)
+    sizes = (
+        time.group_by("number").agg(pl.col("dur_ns").sum()).sort("dur_ns", "number", descending=[True, False])
+    )
     names = {number: f"learned-{place}" for place, number in enumerate(sizes["number"].to_list(), 1)}
     tasks = {}
     for number, name in names.items():
         by = time.filter(pl.col("number") == number).group_by("comm").agg(pl.col("dur_ns").sum())
         tasks[name] = tuple(n for n in by.sort("dur_ns", "comm", descending=[True, False])["comm"] if n)
-    group = {tid: names[number] for tid, number in time.select("tid", "number").iter_rows()}
-    known = Family.of(trace)
-    for tid in known.process:
-        if tid not in group and (at := known.nearest(tid, group)) is not None:
-            group[tid] = at
+    group = {tid: names[number] for tid, number in time.select("tid", "number").sort("tid").iter_rows()}
     recorded = _got(part, part, units, windows)
     policy, _ = stated(trace)
     _, core = reconstructed(part, identity=policy)
@@ -248,7 +246,10 @@ def _judged(
     without = misplaced({})
     if without < LEAST or (within := misplaced(group)) > HALF * without:
         return None
-    return Sharing(group, tasks, without, within)
+    # Those that come later.
+    known = Family.of(trace)
+    of = {tid: known.nearest(tid, group) for tid in known.process.keys() | group.keys()}
+    return Sharing({tid: at for tid, at in sorted(of.items()) if at is not None}, tasks, without, within)
 
 
 def _got(run: Trace, recorded: Trace, units: _Units, windows: int) -> NDArray[np.float64]:
