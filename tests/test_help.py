@@ -50,7 +50,7 @@ def test_help_of_a_command_is_its_help() -> None:
     assert run("help", "slices").stdout == run("slices", "--help").stdout
     wrong = run("help", "nope")
     assert wrong.exit_code == 2
-    assert "topics are formats" in wrong.stderr
+    assert "Topics are formats" in wrong.stderr
 
 
 @pytest.mark.parametrize("name", TOPICS)

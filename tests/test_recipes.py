@@ -41,7 +41,7 @@ def test_recipes_name_formats_that_exist() -> None:
 
 
 def test_wrong_names_are_told() -> None:
-    with pytest.raises(ValueError, match="there are perf"):
+    with pytest.raises(ValueError, match="There are perf"):
         recipes.show("nothing")
     with pytest.raises(ValueError, match="illumos, freebsd, macos"):
         recipes.show("dtrace")

@@ -59,7 +59,7 @@ def test_shorter_quanta_give_shorter_slices(plain: Sweep) -> None:
     column = wide["C: nice=0"].to_list()
     assert column == sorted(column)
     assert column[0] < column[-1]
-    with pytest.raises(ReplayError, match="the groups are A, B, C"):
+    with pytest.raises(ReplayError, match="The groups are A, B, C"):
         plain.pivot("slice(nobody)")
 
 

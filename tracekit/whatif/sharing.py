@@ -114,7 +114,15 @@ def learned(trace: Trace) -> Sharing | None:
         None where a machine is described beside the trace, where the recorded policy models no
         groups, or where replays are not clearly nearer to the recording with groups.
     """
-    return trace.once("sharing", lambda: _learned(trace))
+
+    def look() -> Sharing | None:
+        try:
+            return _learned(trace)
+        except (ReplayError, ValueError):
+            # What cannot be replayed, or is no table of events, is said where a replay was asked for.
+            return None
+
+    return trace.once("sharing", look)
 
 
 def _learned(trace: Trace) -> Sharing | None:
@@ -147,11 +155,7 @@ def _learned(trace: Trace) -> Sharing | None:
     found, without, within = _core.partition(bursts, units.count, windows, units.tree, MOST)
     if len(set(found) - {None}) < 2 or within > WORTH_A_REPLAY * without:
         return None
-    try:
-        return _judged(trace, part, slices, units, found, windows)
-    except ReplayError:
-        # What cannot be replayed is said where a replay was asked for.
-        return None
+    return _judged(trace, part, slices, units, found, windows)
 
 
 def _slices(part: Trace) -> pl.DataFrame:
