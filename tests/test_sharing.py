@@ -28,16 +28,14 @@ FIRST = 1000
 SESSIONS = {"alpha": "group=a", "beta": "group=b", "gamma": "group=c"}
 
 
-def _recorded(folder: Path, sessions: dict[str, str], name: str = "t.txt") -> tk.Trace:
+def _recorded(folder: Path, sessions: dict[str, str]) -> tk.Trace:
     """The switches of a workload, as perf prints them: nothing says who is in which group."""
     groups = "\n".join(f"group {s.removeprefix('group=')}: weight=100" for s in sessions.values() if s)
     run = tk.simulate(WORKLOAD.format(groups=groups, **sessions))
     text = []
     for cpu in (0, 1):
         before = ("swapper", 0)
-        slices = (
-            run.slices.filter(cpu=cpu).sort("ts_ns").select("ts_ns", pl.col("comm").cast(pl.String), "tid")
-        )
+        slices = run.slices.filter(pl.col("tid") > 0, cpu=cpu).sort("ts_ns")
         rows = slices.select("ts_ns", pl.col("comm").cast(pl.String), pl.col("tid") + FIRST)
         for ts, comm, tid in rows.iter_rows():
             text.append(
@@ -48,7 +46,7 @@ def _recorded(folder: Path, sessions: dict[str, str], name: str = "t.txt") -> tk
                 )
             )
             before = (comm, tid)
-    path = folder / name
+    path = folder / "t.txt"
     path.write_text("".join(line for _, line in sorted(text)))
     return tk.read(path)
 

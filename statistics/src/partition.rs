@@ -32,9 +32,9 @@ pub struct Node {
 pub fn partition(shares: &Shares, tree: &[Node], most: usize) -> Vec<Option<usize>> {
     let units = tree.iter().filter_map(|node| node.unit).max().map_or(0, |unit| unit + 1);
     let mut search = Search { shares, tree, units, scratch: Scratch::default(), left: most / shares.work().max(1) };
-    let alone = search.from((0..units).collect());
-    let together = search.from(vec![0; units]);
-    let best = if alone.0 <= together.0 { alone } else { together };
+    let starts = [(0..units).collect(), vec![0; units]].map(|start| search.settle(start));
+    let ends = starts.map(|start| search.kicked(start));
+    let best = ends.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
     let mut groups: Vec<Option<usize>> = best.1.into_iter().map(Some).collect();
     groups.resize(shares.units(), None);
     groups
@@ -49,9 +49,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The best partition that is found from a start, with its score.
-    fn from(&mut self, start: Vec<usize>) -> (f64, Vec<usize>) {
-        let mut best = self.settle(start);
+    /// The best partition that is found around one, with its score.
+    fn kicked(&mut self, start: (f64, Vec<usize>)) -> (f64, Vec<usize>) {
+        let mut best = start;
         loop {
             let count = best.1.iter().max().map_or(0, |g| g + 1);
             let dissolved = (0..count).map(|group| {

@@ -25,11 +25,12 @@ Examples:
 )
 @output_options(csv=False)
 def command(source: Input, policy: str | None, as_json: bool) -> int:
-    """Learn the scheduler's parameters from a trace.
+    """Learn the scheduler's parameters and groups from a trace.
 
     Replays TRACE with many values of each parameter and prints which explain best what was
     recorded, all values that do about as well (the 90 % set), and how much no stock policy
-    explains. Exit status 1 when nothing can be said.
+    explains. Groups of tasks that share CPU time as one (sessions, containers) are printed where no
+    machine.toml says them and what tasks got shows them. Exit status 1 when nothing can be said.
     """
     from dataclasses import asdict
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.machine import Machine
     from tracekit.trace import Trace
 
-__all__ = ["Family", "Membership", "apart", "grouped", "membership", "models_groups", "unlisted"]
+__all__ = ["Ancestry", "Membership", "apart", "grouped", "membership", "models_groups", "unlisted"]
 
 #: Share of the CPU time from which on tasks in an unknown group are worth a sentence: a hundredth,
 #: half of what `replay/tolerances.toml` allows a CPU share to be off.
@@ -110,12 +110,12 @@ def membership(trace: Trace, machine: Machine, groups: Collection[str]) -> Membe
             called.setdefault(_stem(comm), Counter())[group] += 1
         same = tid not in names or comm is None or any(same_name(comm, n) for n in names[tid])
         (stated if same else before)[tid] = group
-    family = Family.of(trace)
+    ancestry = Ancestry.of(trace)
     made = Membership({}, set(), set())
     for tid, own in names.items():
-        at = family.nearest(tid, stated)
+        at = ancestry.nearest(tid, stated)
         if at is None:
-            at = family.nearest(tid, before | stated)
+            at = ancestry.nearest(tid, before | stated)
         if at is None:
             likely = sum((called.get(_stem(n), Counter()) for n in own if n), Counter())
             at = next(iter(likely.most_common(1)), ("", 0))[0]
@@ -130,7 +130,7 @@ def _stem(comm: str) -> str:
 
 
 @dataclass(frozen=True)
-class Family:
+class Ancestry:
     """Which process each thread is of, and who forked whom.
 
     Attributes
@@ -146,7 +146,7 @@ class Family:
     parents: dict[int, int]
 
     @classmethod
-    def of(cls, trace: Trace) -> Family:
+    def of(cls, trace: Trace) -> Ancestry:
         """What a trace shows."""
         events = trace.columns("events", "kind", "tid", "ctx_tid", "value")
         kind = pl.col("kind").cast(pl.String)

@@ -26,7 +26,7 @@ from tracekit.trace import Trace
 from tracekit.units import format_names
 from tracekit.whatif.identity import stated
 from tracekit.whatif.listed import affinities, classes
-from tracekit.whatif.members import WORTH, Family, models_groups
+from tracekit.whatif.members import WORTH, Ancestry, models_groups
 from tracekit.whatif.reconstructed import reconstructed
 from tracekit.whatif.source import first_part
 
@@ -44,8 +44,9 @@ WINDOW_NS = 250_000_000
 #: Bound on what the windows hold, in weights of a unit on a CPU, which each step of the search reads.
 #: Windows are longer then.
 MOST_CELLS = 100_000
-#: Bound on the search, in weights of queued units: about a second.
-MOST = 100_000_000
+#: Bound on the search, in weights of queued units: a quarter of a second. With three times of it one of 15
+#: recordings is given other groups.
+MOST = 30_000_000
 #: A replay judges groups under which fair sharing misplaces at most this share of what it does without.
 WORTH_A_REPLAY = 2 / 3
 #: Replays with groups misplace at most the first share of what replays without do, and these at least
@@ -171,7 +172,7 @@ def _slices(part: Trace) -> pl.DataFrame:
 
 
 def _units(part: Trace, slices: pl.DataFrame) -> _Units:
-    known = Family.of(part)
+    known = Ancestry.of(part)
     time = dict(slices.group_by("tid").agg(pl.col("dur_ns").sum()).sort("tid").iter_rows())
     total = sum(time.values())
     own: Counter[int] = Counter()
@@ -251,7 +252,7 @@ def _judged(
     if without < LEAST or (within := misplaced(group)) > HALF * without:
         return None
     # Those that come later.
-    known = Family.of(trace)
+    known = Ancestry.of(trace)
     of = {tid: known.nearest(tid, group) for tid in known.process.keys() | group.keys()}
     return Sharing({tid: at for tid, at in sorted(of.items()) if at is not None}, tasks, without, within)
 
