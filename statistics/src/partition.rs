@@ -25,16 +25,19 @@ pub struct Node {
 
 /// The groups of the first units, as many as are nodes; the others are in none.
 ///
-/// Starts from every unit alone and from one group for all, merges groups, moves units and exchanges
-/// two as long as that helps, then dissolves each group and joins each two, and begins again where
-/// that helps. `most` bounds the work, in what [`Shares::work`] counts; what was found so far is
+/// Starts from every unit alone, from one group for all, and from the branches of the tree at each
+/// depth. Merges groups, moves units and exchanges two as long as that helps. Dissolves each group of
+/// the best and joins each two, and begins again where that helps. `most` bounds the work, in what [`Shares::work`] counts; what was found so far is
 /// returned then.
 pub fn partition(shares: &Shares, tree: &[Node], most: usize) -> Vec<Option<usize>> {
     let units = tree.iter().filter_map(|node| node.unit).max().map_or(0, |unit| unit + 1);
     let mut search = Search { shares, tree, units, scratch: Scratch::default(), left: most / shares.work().max(1) };
-    let starts = [(0..units).collect(), vec![0; units]].map(|start| search.settle(start));
-    let ends = starts.map(|start| search.kicked(start));
-    let best = ends.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    let mut starts = vec![(0..units).collect(), vec![0; units]];
+    starts.extend(branches(tree, units));
+    starts.dedup();
+    let settled: Vec<_> = starts.into_iter().map(|start| search.settle(start)).collect();
+    let best = settled.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    let best = search.kicked(best);
     let mut groups: Vec<Option<usize>> = best.1.into_iter().map(Some).collect();
     groups.resize(shares.units(), None);
     groups
@@ -127,6 +130,24 @@ impl Search<'_> {
         let count = groups.iter().max().map_or(0, |g| g + 1);
         self.shares.misplaced(&of, &mut self.scratch) + COST * (count + changes(self.tree, groups)) as f64
     }
+}
+
+/// The units below each node of one depth as a group, those above it alone; for every depth from the top.
+fn branches(tree: &[Node], units: usize) -> Vec<Vec<usize>> {
+    // From the top to the unit.
+    let line = |unit: usize| {
+        let node = tree.iter().position(|node| node.unit == Some(unit));
+        let mut line: Vec<usize> = std::iter::successors(node, |at| tree[*at].parent).collect();
+        line.reverse();
+        line
+    };
+    let lines: Vec<Vec<usize>> = (0..units).map(line).collect();
+    let deepest = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let at = |depth: usize| {
+        let top = |(unit, line): (usize, &Vec<usize>)| line.get(depth).copied().unwrap_or(tree.len() + unit);
+        numbered(lines.iter().enumerate().map(top).collect())
+    };
+    (0..deepest).map(at).collect()
 }
 
 /// The same partition with its groups numbered as they come.
@@ -222,6 +243,21 @@ mod tests {
         let tree = [children, above].concat();
         let found = partition(&shares, &tree, usize::MAX);
         assert_eq!(found, [Some(0), Some(1), Some(2), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn branches_are_what_lies_below_the_nodes_of_one_depth() {
+        let node = |parent, unit| Node { parent, unit };
+        // Unit 0 is the parent of 1; 2 and 3 have another one; both are below the top.
+        let tree = [
+            node(Some(3), Some(1)),
+            node(Some(4), Some(2)),
+            node(Some(4), Some(3)),
+            node(Some(5), Some(0)),
+            node(Some(5), None),
+            node(None, None),
+        ];
+        assert_eq!(branches(&tree, 4), [vec![0, 0, 0, 0], vec![0, 0, 1, 1], vec![0, 1, 2, 3]]);
     }
 
     #[test]

@@ -44,8 +44,8 @@ WINDOW_NS = 250_000_000
 #: Bound on what the windows hold, in weights of a unit on a CPU, which each step of the search reads.
 #: Windows are longer then.
 MOST_CELLS = 100_000
-#: Bound on the search, in weights of queued units: a quarter of a second. With three times of it one of 15
-#: recordings is given other groups.
+#: Bound on the search, in weights of queued units: a quarter of a second. With three times of it each of 16
+#: recordings is given the same groups.
 MOST = 30_000_000
 #: A replay judges groups under which fair sharing misplaces at most this share of what it does without.
 WORTH_A_REPLAY = 2 / 3
