@@ -132,7 +132,8 @@ impl Search<'_> {
     }
 }
 
-/// The units below each node of one depth as a group, those above it alone; for every depth from the top.
+/// The units below each node of one depth as a group, those above it alone; for every depth from the
+/// top.
 fn branches(tree: &[Node], units: usize) -> Vec<Vec<usize>> {
     // From the top to the unit.
     let line = |unit: usize| {
