@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 
 use crate::sharing::{Scratch, Shares};
 
-/// Cost of a group, and of a session, as a share of the CPU time. A group of a hundredth of the time, the
-/// smallest that is looked at, is worth its two costs where its tasks got a fifth more or less than else.
+/// Cost of a group, and of a session, as a share of the CPU time. A group of a hundredth of the time,
+/// the smallest that is looked at, is worth its two costs where its tasks got a fifth more or less
+/// than else.
 const COST: f64 = 0.002;
 
 /// A node of the tree of processes, listed before its parent.
@@ -27,8 +28,8 @@ pub struct Node {
 ///
 /// Starts from every unit alone, from one group for all, and from the branches of the tree at each
 /// depth. Merges groups, moves units and exchanges two as long as that helps. Dissolves each group of
-/// the best and joins each two, and begins again where that helps. `most` bounds the work, in what [`Shares::work`] counts; what was found so far is
-/// returned then.
+/// the best and joins each two, and begins again where that helps. `most` bounds the work, in what
+/// [`Shares::work`] counts; what was found so far is returned then.
 pub fn partition(shares: &Shares, tree: &[Node], most: usize) -> Vec<Option<usize>> {
     let units = tree.iter().filter_map(|node| node.unit).max().map_or(0, |unit| unit + 1);
     let mut search = Search { shares, tree, units, scratch: Scratch::default(), left: most / shares.work().max(1) };
