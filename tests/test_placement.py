@@ -124,6 +124,37 @@ def test_a_policy_that_places_as_the_machine_did_is_left_to_it(trace: tk.Trace, 
     assert "replay.placement" not in tk.replay(known, "cfs:shared_cache=off").metadata
 
 
+#: Tasks that may use one CPU of two, and preempt each other there while the other one idles.
+BOUND = """policy: eevdf
+until: 3000
+cpus: 2
+hz: 1000
+H cpus=0: (R10)*
+A*2 cpus=0: (R~uniform(0.1,0.3) S~uniform(2,9))*
+C cpus=1: (R~uniform(0.1,0.3) S~uniform(9,20))*
+"""
+
+
+def test_what_the_machine_says_of_tasks_holds_for_the_replay_that_judges(tmp_path: Path) -> None:
+    """The preemptions beside an idle CPU were laid to the machine's placement, which is the policy's own."""
+    (tmp_path / "a.wl").write_text(BOUND)
+    tk.generate(tmp_path / "a.wl", tmp_path / "a.txt", to="ftrace")
+    alone = tk.replay(tk.read(tmp_path / "a.txt"), "eevdf")
+    assert alone.metadata["replay.placement"] == "trace"
+    names = alone.tasks.filter(pl.col("tid") > 0).select("tid", pl.col("comm").cast(pl.String)).rows()
+    rows = "".join(
+        f'  {{tid = {tid}, pid = {tid}, comm = "{comm}", cpus = "{int(comm == "C")}"}},\n'
+        for tid, comm in names
+    )
+    kernel = 'schema = 1\n[kernel]\nos = "linux"\nrelease = "6.12.1"\nhz = 1000\n'
+    machine = "[machine]\ncpus = [{cpu = 0}, {cpu = 1}]\ntasks = [\n"
+    (tmp_path / "a.machine.toml").write_text(f"{kernel}{machine}{rows}]\n")
+    trace = tk.read(tmp_path / "a.txt")
+    run = tk.replay(trace, "eevdf")
+    assert "replay.placement" not in run.metadata
+    assert off(trace, run) < 0.01 * trace.slices["dur_ns"].sum() / 1e6
+
+
 def test_a_workload_text_has_no_recorded_places(tmp_path: Path) -> None:
     (tmp_path / "a.wl").write_text(TEXT)
     with pytest.raises(tk.ReplayError, match="placement 'trace': for recorded traces"):

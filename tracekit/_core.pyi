@@ -381,6 +381,9 @@ class Programs:
         endless: Sequence[int] | None = None,
         vary: str | None = None,
         identity: str | None = None,
+        rt: str | None = None,
+        stated: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
+        groups: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None = None,
         placement: str = "model",
         cpus: Sequence[tuple[int, int | None, int | None, bool, bool]] | None = None,
     ) -> Programs: ...

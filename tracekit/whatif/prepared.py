@@ -12,11 +12,9 @@ import polars as pl
 from tracekit import _core
 from tracekit.errors import ReplayError
 from tracekit.units import MOST_CPUS
-from tracekit.whatif.groups import asked_of_groups, known_groups, refuse_empty
+from tracekit.whatif.as_recorded import Held, as_recorded
+from tracekit.whatif.groups import asked_of_groups, refuse_empty
 from tracekit.whatif.intervals import Perturbation
-from tracekit.whatif.listed import affinities, classes
-from tracekit.whatif.members import models_groups
-from tracekit.whatif.reservations import Reserved, reservations
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.scenario import cpu_settings, overrides_of, refuse_absent, resolve
 from tracekit.whatif.settings import real_time_asked
@@ -110,17 +108,14 @@ def core_options(
     if cpus is not None:
         _check_cpus(cpus)
     # What the caller sets wins over what the machine says.
-    as_recorded = cpus is None or cpus == trace.cpus.height
-    stated = [*classes(trace), *_reserved(programs), *(affinities(trace) if as_recorded else ())]
+    same_cpus = cpus is None or cpus == trace.cpus.height
+    # A workload text states everything itself.
+    held = Held() if programs.stated else as_recorded(trace, policy, same_cpus=same_cpus, shared=shared)
     overrides = overrides_of(scenario) if scenario else []
-    members, groups = (
-        known_groups(trace, shared) if models_groups(policy) and not programs.stated else ([], [])
-    )
-    stated += members
     sets = resolve(overrides, trace)
-    groups += asked_of_groups(policy, overrides)
+    groups = [*held.groups, *asked_of_groups(policy, overrides)]
     if not programs.stated:
-        refuse_empty(overrides, [*stated, *sets])
+        refuse_empty(overrides, [*held.stated, *sets])
         refuse_absent(overrides, trace, cpus)
     given = dict(scenario.costs) if isinstance(scenario, ScenarioFile) else {}
     given |= costs or {}
@@ -130,18 +125,13 @@ def core_options(
         "cpus": cpus,
         "phase_ns": phase_ns,
         "overheads": overheads,
-        "stated": stated,
+        "stated": held.stated,
         "sets": sets,
         "groups": groups,
         "cpu_sets": cpu_settings(overrides),
         "switch_costs": shift,
         "costs": list(given.items()),
     }
-
-
-def _reserved(programs: Programs) -> Reserved:
-    """What tasks had reserved; a workload text states it."""
-    return [] if programs.stated else reservations(programs.trace)
 
 
 def _switch_costs(programs: Programs, policy: str) -> Change | None:

@@ -17,6 +17,7 @@ from tracekit.whatif.listed import stated_cpus
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
+    from tracekit.whatif.as_recorded import Held
 
 __all__ = ["perturbations_of", "reconstructed", "stated_hz"]
 
@@ -37,6 +38,7 @@ def reconstructed(
     endless: Sequence[str] = (),
     placement: str = "auto",
     identity: str | None = None,
+    held: Held | None = None,
 ) -> tuple[Contexts, _core.Programs]:
     """Take the programs from the records of a trace.
 
@@ -50,6 +52,8 @@ def reconstructed(
         The policy that was recorded. By it the core judges whether messages that it infers, and
         the model's placement, repeat the recording. Without it the messages are kept, and
         `placement` cannot be ``auto``.
+    held
+        What held for the tasks then, for the same replays.
 
     Returns
     -------
@@ -74,6 +78,9 @@ def reconstructed(
         system=system,
         endless=_named(trace, endless),
         identity=identity,
+        rt=held.rt if held else None,
+        stated=held.stated if held else None,
+        groups=held.groups if held else None,
         placement=placement,
         cpus=stated_cpus(trace),
     )

@@ -16,6 +16,7 @@ from tracekit.export.layouts.programs import Listing, Task
 from tracekit.io.workload import resolve as resolve_values
 from tracekit.io.workload import run as run_text
 from tracekit.trace import Trace
+from tracekit.whatif.as_recorded import as_recorded
 from tracekit.whatif.contexts import Contexts
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
@@ -199,7 +200,10 @@ class Programs:
         if self._text is not None:
             self._state(*self._text)
         else:
-            self.contexts, self._core = reconstructed(trace, loop, hz, endless, placement, self.identity)
+            held = as_recorded(trace, self.identity)
+            self.contexts, self._core = reconstructed(
+                trace, loop, hz, endless, placement, self.identity, held
+            )
         total = sum(n for _, n in self._core.wakeups)
         self.wakeups = [
             {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n

@@ -25,7 +25,6 @@ from tracekit.errors import ReplayError
 from tracekit.trace import Trace
 from tracekit.units import format_names
 from tracekit.whatif.identity import stated
-from tracekit.whatif.listed import affinities, classes
 from tracekit.whatif.members import WORTH, Ancestry, models_groups
 from tracekit.whatif.reconstructed import reconstructed
 from tracekit.whatif.source import first_part
@@ -241,11 +240,10 @@ def _judged(
     recorded = _got(part, part, units, windows)
     policy, _ = stated(trace)
     _, core = reconstructed(part, identity=policy)
-    as_stated = [*classes(part), *affinities(part)]
 
     def misplaced(shared: Mapping[int, str]) -> float:
         members = [([tid], [("group", name)]) for tid, name in shared.items()]
-        metadata, tables, _ = core.run(policy, stated=[*as_stated, *members])
+        metadata, tables, _ = core.run(policy, stated=members)
         return _misplaced(recorded, _got(Trace(tables, metadata, part.name), part, units, windows))
 
     without = misplaced({})

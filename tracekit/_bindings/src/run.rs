@@ -89,12 +89,13 @@ impl Programs {
     /// are recognised; `endless` are threads that would have gone on. `vary` names a constant of
     /// the reading to double, or a rule to leave out (`constants` lists them). `identity` is the
     /// policy that was recorded: explanations of unobserved messages with which it is replayed less
-    /// well than without are left out. `cpus` are what the machine beside the trace states of CPUs:
+    /// well than without are left out; `rt`, `stated` and `groups` are what held for the tasks then, as
+    /// in `run`. `cpus` are what the machine beside the trace states of CPUs:
     /// number, capacity, highest frequency (kHz), whether its frequency does not follow its load, and
     /// whether it has no scheduling domain.
     #[new]
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None, placement="model", cpus=None))]
+    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None, rt=None, stated=None, groups=None, placement="model", cpus=None))]
     fn new(
         py: Python<'_>,
         events: &Bound<'_, PyAny>,
@@ -105,6 +106,9 @@ impl Programs {
         endless: Option<Vec<i64>>,
         vary: Option<&str>,
         identity: Option<String>,
+        rt: Option<String>,
+        stated: Option<Vec<Settings>>,
+        groups: Option<Vec<GroupSettings>>,
         placement: &str,
         cpus: Option<Vec<StatedCpuRow>>,
     ) -> PyResult<Self> {
@@ -121,8 +125,8 @@ impl Programs {
             meta.set("os", system);
         }
         let endless = endless.unwrap_or_default();
-        let stated = |(cpu, capacity, max_khz, fixed, isolated)| StatedCpu { cpu, capacity, max_khz, fixed, isolated };
-        let cpus = cpus.unwrap_or_default().into_iter().map(stated).collect();
+        let of = |(cpu, capacity, max_khz, fixed, isolated)| StatedCpu { cpu, capacity, max_khz, fixed, isolated };
+        let cpus = cpus.unwrap_or_default().into_iter().map(of).collect();
         let limits = vary.map(|name| varied(py, name)).transpose()?;
         let idle = DeriveOptions::for_trace(&meta).idle;
         let recon = interruptible(py, |cancel| {
@@ -130,7 +134,9 @@ impl Programs {
             let options = Options { mode, hz, exact_timers, idle, endless, limits, placement, cpus, cancel };
             match identity {
                 Some(policy) => {
-                    reconstruct_tried(&parts, &options, &ReplaySpec { policy, mode, hz, ..ReplaySpec::default() })
+                    let (stated, groups) = (overrides(stated), groups.unwrap_or_default());
+                    let identity = ReplaySpec { policy, rt, mode, hz, stated, groups, ..ReplaySpec::default() };
+                    reconstruct_tried(&parts, &options, &identity)
                 }
                 None => Reading::of(&parts, &options).programs(),
             }
@@ -246,10 +252,6 @@ impl Programs {
         by: Option<&str>,
     ) -> PyResult<Ran<'py>> {
         let asked = Asked { tables, metrics: by.map(grouping).transpose()? };
-        let overrides = |sets: Option<Vec<Settings>>| {
-            let of = |(tids, set)| Override { which: Which::Tids(tids), set };
-            sets.unwrap_or_default().into_iter().map(of).collect()
-        };
         let spec = ReplaySpec {
             policy: policy.extract().unwrap_or_default(),
             rt,
@@ -289,6 +291,11 @@ impl Programs {
         };
         run.map_err(error)?.given(py)
     }
+}
+
+fn overrides(settings: Option<Vec<Settings>>) -> Vec<Override> {
+    let of = |(tids, set)| Override { which: Which::Tids(tids), set };
+    settings.unwrap_or_default().into_iter().map(of).collect()
 }
 
 /// What happened in a run: its events, made when somebody asks for them.
