@@ -5,6 +5,7 @@ import pytest
 
 import tracekit as tk
 from tracekit.whatif.basis import uneven
+from tracekit.whatif.intervals import Perturbation
 
 POSTS = " ".join(["P(go)"] * 16)
 #: Sixteen tasks fall asleep on CPU 0; W, on CPU 1, wakes them all at once. Where there are more CPUs, W would
@@ -123,3 +124,34 @@ def test_queues_that_a_kernel_would_even_out_are_named(policy: str, said: str | 
         assert found.startswith(said)
         assert any(found in text for text in tk.compare(text, [policy], runs=1).to_dict()["not_recorded"])
     assert uneven(tk.replay(text.replace("cpus: 2", "cpus: 1"), policy)) is None
+
+
+#: CPU 1 goes idle ten times a millisecond from 9.9 ms on, while three tasks share CPU 0.
+GOES_IDLE = """
+policy: eevdf
+cpus: 2
+hz: 100
+H*3 cpus=0: R1 N(cpus=0-1) R∞
+S cpus=1: R9.9 (S0.01 R0.09)*
+until: 60
+"""
+
+
+@pytest.mark.parametrize("policy", ["cfs:form=6.1", "eevdf:version=6.12"])
+def test_a_cpu_that_goes_idle_looks_for_work_by_chance(policy: str) -> None:
+    programs = tk.Programs(GOES_IDLE)
+
+    def first(seed: int, chance: str) -> int:
+        run = programs.run(
+            f"{policy},newidle_random={chance}", perturbation=Perturbation(seed, jitter_ns=0, phase_ns=0)
+        )
+        there = run.slices.filter(pl.col("comm").cast(pl.String).str.starts_with("H"), cpu=1)
+        return int(there["ts_ns"].min() or 0)
+
+    drawn = [first(seed, "on") for seed in range(12)]
+    assert drawn == [first(seed, "on") for seed in range(12)]
+    sure = {first(seed, "off") for seed in range(12)}
+    assert len(sure) == 1
+    # Half of the looks are left out at first (sd_init), which looks at the same moment or later.
+    assert len(set(drawn)) >= 3, drawn
+    assert min(drawn) == min(sure), (drawn, sure)

@@ -165,3 +165,16 @@ def test_a_capture_is_replayed_under_the_settings_beside_it(beside: Path) -> Non
     assert "wakeup_preemption=on" in tk.replay(trace, "cfs").policy
     compared = tk.compare(trace, "cfs:wakeup_preemption=on", runs=1)
     assert "machine.toml says" in compared.why
+
+
+def test_a_kernel_without_random_newidle_balances_is_replayed_without() -> None:
+    """Stable kernels of one version have NI_RANDOM or not; their list of features says so."""
+
+    def asked(features: str) -> list[str]:
+        return differences("eevdf:version=6.12", 2, features)
+
+    assert asked("TTWU_QUEUE") == ["newidle_random=off"]
+    assert asked("TTWU_QUEUE NI_RANDOM") == []
+    assert asked("TTWU_QUEUE NO_NI_RANDOM") == ["newidle_random=off"]
+    # A list of one's own says nothing of what it leaves out.
+    assert asked("NO_RUN_TO_PARITY") == ["run_to_parity=off"]

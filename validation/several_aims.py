@@ -6,12 +6,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tracekit.whatif.intervals import RUNS
 from validation import lab, repeats
 
 __all__ = ["Aim", "Case", "Result", "aims", "cases", "identity_aims", "main_bounds"]
 
-#: Replays of each question: the plain one and four with other jitter and tick phases.
-REPLAYS = 5
+#: Replays of each question, as many as `tracekit compare` makes: the plain one and others with other jitter,
+#: tick phases and random numbers of the kernel.
+REPLAYS = RUNS
 #: Error of a case for which there is no figure: beyond every bound.
 NO_FIGURE = 9.0
 #: A real change below which a pair asks for nothing.

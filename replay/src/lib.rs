@@ -22,6 +22,7 @@ pub mod calibrate;
 pub mod cancel;
 pub mod classes;
 pub mod cost;
+mod draws;
 pub mod emit;
 pub mod engine;
 pub mod history;

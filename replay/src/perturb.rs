@@ -1,23 +1,9 @@
 //! Perturbation: timing jitter, to see how sensitive a replay is to small changes.
 
+use crate::draws::Draws;
 use crate::program::{Pause, Step, Workload};
 use crate::task::{Ns, NEVER};
 use crate::Owner;
-
-/// Numbers of one body of steps: SplitMix64 (Steele, Lea, Flood 2014), of which every seed gives an
-/// independent sequence.
-struct Draws(u64);
-
-impl Draws {
-    /// The next number, evenly from `-most` to `most`.
-    fn next(&mut self, most: Ns) -> Ns {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((z ^ (z >> 31)) >> 1) as i64).rem_euclid(2 * most + 1) - most
-    }
-}
 
 /// Changes every run and every expiry of a timer, those of request handlers included, by up to
 /// `most` ns, evenly distributed and reproducible.
@@ -29,20 +15,20 @@ pub(crate) fn jitter(work: &mut Workload, most: Ns, seed: u64) {
             Owner::Task(t) => t,
             Owner::Handler(j) => tasks + j,
         };
-        let mut draws = Draws(seed.wrapping_add((number as u64) << 32));
+        let mut draws = Draws::new(seed.wrapping_add((number as u64) << 32));
         // How far the last expiry of the periodic timer is from where it was: it keeps its grid.
         let mut off = 0;
         for step in steps {
             match step {
-                Step::Run { ns } if *ns != NEVER && *ns > 0 => *ns = (*ns + draws.next(most)).max(1),
+                Step::Run { ns } if *ns != NEVER && *ns > 0 => *ns = (*ns + draws.around(most)).max(1),
                 Step::Pause { pause: Pause::Timer { ns, slack }, .. } => {
                     // What cannot begin earlier ends earlier.
-                    let moved = *ns + draws.next(most);
+                    let moved = *ns + draws.around(most);
                     *ns = moved.max(0);
                     *slack = (i64::from(*slack) + moved.min(0)).max(0) as u32;
                 }
                 Step::Pause { pause: Pause::Period { ns, .. }, .. } => {
-                    let moved = draws.next(most);
+                    let moved = draws.around(most);
                     *ns = (*ns + moved - std::mem::replace(&mut off, moved)).max(1);
                 }
                 _ => {}

@@ -37,7 +37,7 @@ pub struct ReplaySpec {
     /// Change every run and every timer sleep by a random amount up to so much, ns, to see how
     /// sensitive the replay is to that.
     pub jitter: Ns,
-    /// Which random amounts.
+    /// Which random amounts, and which random numbers of the kernel.
     pub seed: u64,
     /// Attributes by task that the recorded machine states, applied in order before `sets`.
     pub stated: Vec<Override>,
@@ -304,6 +304,7 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
             .filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
         until: recon.until,
         at_least: recon.at_least,
+        seed: spec.seed,
         timers: stated.map_or_else(Default::default, |machine| machine.timers),
         ..Machine::default()
     })

@@ -3,10 +3,10 @@
 One interval, used by `tracekit.compare` and by the validation alike.
 
 A prediction is repeated with perturbations: every run and timer sleep is changed by what the
-machine's own costs vary by, and some repetitions move the phase of the clock tick. What then
-differs, what the identity replay gets wrong, what a sample of this size leaves open, and what
-predictions of this kind were found to miss beyond that together make the interval. See
-docs/definitions.md.
+machine's own costs vary by, the kernel's random numbers are drawn anew, and some repetitions move
+the phase of the clock tick. What then differs, what the identity replay gets wrong, what a sample
+of this size leaves open, and what predictions of this kind were found to miss beyond that together
+make the interval. See docs/definitions.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ KINDS = ("same scheduler", "other scheduler")
 class Perturbation:
     """How one repetition differs from the plain replay.
 
-    Changes of runs and timers, and the phase of the tick.
+    Changes of runs and timers, the phase of the tick, and the kernel's random numbers by the seed.
     """
 
     seed: int

@@ -46,6 +46,7 @@ FEATURES = {
     "DELAY_DEQUEUE": "delay_dequeue",
     "DELAY_ZERO": "delay_zero",
     "HRTICK": "hrtick",
+    "NI_RANDOM": "newidle_random",
 }
 #: Tunables that are times, and the parameter that models each.
 TUNABLES = {
@@ -147,6 +148,9 @@ def differing(machine: Machine, policy: str, cpus: int) -> list[str]:
         # A switch of cfs has the name of a time of eevdf.
         if (parameter := FEATURES.get(feature, "")) in own and (feature != "BASE_SLICE" or name == "cfs"):
             asked[parameter] = "on" if on else "off"
+    # Kernels of one version have it or not, by their date; a list with the other is a kernel's own.
+    if "TTWU_QUEUE" in machine.features and "newidle_random" in own:
+        asked.setdefault("newidle_random", "off")
     scaling = machine.tunables.get("tunable_scaling", 1)
     for tunable, parameter in TUNABLES.items():
         ns = machine.tunables.get(tunable)

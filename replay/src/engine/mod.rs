@@ -236,6 +236,7 @@ impl Engine {
             costs: machine.costs,
             speeds: machine.speeds.clone(),
             balanced: machine.balanced.clone(),
+            seed: machine.seed,
             cpus: (0..machine.cpus).map(cpu).collect(),
             idle: IdleCpus::all(machine.cpus),
             tasks,

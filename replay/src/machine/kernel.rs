@@ -18,6 +18,7 @@ pub struct Kernel {
     pub(crate) costs: Costs,
     pub(crate) speeds: Speeds,
     pub(crate) balanced: CpuSet,
+    pub(crate) seed: u64,
     pub(crate) cpus: Vec<CpuState>,
     pub(crate) idle: IdleCpus,
     pub(crate) tasks: Vec<Task>,
@@ -48,6 +49,11 @@ impl Kernel {
     #[inline]
     pub fn clock(&self, cpu: Cpu) -> Ns {
         self.cpus[cpu].clock
+    }
+
+    /// What the kernel's random numbers are drawn from: another one in each repetition of a replay.
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Brings the accounting clock of `cpu` up to now. The engine does it before every hook that

@@ -40,6 +40,8 @@ pub struct Machine {
     pub until: Ns,
     /// Essential tasks do not end the run before this time.
     pub at_least: Ns,
+    /// What a policy draws its kernel's random numbers from.
+    pub seed: u64,
     /// False keeps no records, only counts.
     pub log: bool,
 }
@@ -58,6 +60,7 @@ impl Default for Machine {
             switch_costs: None,
             until: NEVER,
             at_least: 0,
+            seed: 0,
             log: true,
         }
     }

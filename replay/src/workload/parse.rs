@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::check::Expect;
-use super::draw::{Distribution, Draws};
+use super::draw::Distribution;
 use super::Scenario;
+use crate::draws::Draws;
 use crate::engine::{Machine, TimerMode};
 use crate::params;
 use crate::policies::PolicySpec;

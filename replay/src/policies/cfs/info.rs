@@ -97,6 +97,12 @@ pub const INFO: PolicyInfo = PolicyInfo {
             "6.1: the CPUs share a cache, in which wakeups look for an \
             idle one; off: each CPU has its own.",
         ),
+        switch(
+            "newidle_random",
+            "on",
+            "6.1: a CPU that goes idle looks for work as often as it finds some, by \
+            chance (NI_RANDOM, since 6.19 and in stable kernels of then); off: each time.",
+        ),
         switch("wakeup_preemption", "on", "Woken tasks may preempt (WAKEUP_PREEMPTION)."),
         switch(
             "fair_sleepers",

@@ -170,7 +170,7 @@ impl Cfs {
         let tun = Tunables::read(p);
         let bal = (tun.form == Form::V61)
             .then(|| linux::Balancer::new(linux::Form::Cfs, tun.migration_cost, p.on("balance")))
-            .map(|b| b.with_cache(p.on("shared_cache")));
+            .map(|b| b.with_cache(p.on("shared_cache")).with_chance(p.on("newidle_random")));
         Cfs {
             tun,
             rqs: Vec::new(),

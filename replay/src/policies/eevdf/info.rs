@@ -131,6 +131,12 @@ pub const INFO: PolicyInfo = PolicyInfo {
             "CPUs balance their loads and wakeups look for idle CPUs; off, as a \
             negative control: tasks stay where they are.",
         ),
+        switch(
+            "newidle_random",
+            "on",
+            "A CPU that goes idle looks for work as often as it finds some, by chance \
+            (NI_RANDOM, since 6.19 and in stable kernels of then); off: each time.",
+        ),
     ],
     rt_above: true,
     deadline_above: true,
@@ -167,7 +173,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             },
         };
         let form = if version == Version::V73 { Form::Flat } else { Form::Eevdf };
-        let balancer = Balancer::new(form, p.int("migration_cost"), p.on("balance")).with_cache(p.on("shared_cache"));
+        let balancer = Balancer::new(form, p.int("migration_cost"), p.on("balance")).with_cache(p.on("shared_cache")).with_chance(p.on("newidle_random"));
         Ok(Box::new(Eevdf::new(features, base, balancer)))
     },
 };

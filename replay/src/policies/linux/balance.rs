@@ -163,6 +163,9 @@ impl Balancer {
         if k.nr_cpus() == 1 || !self.on || !overloaded || !k.balances(cpu) {
             return None;
         }
+        if !self.chance {
+            return self.balance(k, cpu, Idle::Newly, &can);
+        }
         let form = self.form;
         let ratio = self.cpus[cpu].domain.ratio;
         let mut weight = 1;

@@ -13,6 +13,8 @@ use crate::task::{Cpu, Ns, TaskId};
 /// interrupt, so that nobody has none: tasks that begin with 0 come to medians of 2 to 9 within 1.5 s
 /// of lab2's `server`, `mixed` and `callpipe`.
 const FLIPS_BEFORE: u32 = 4;
+/// What random numbers begin with in a plain replay; any other number would do.
+const FIRST_RANDOM: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// What is known of a task or of a group's share of one CPU. What its averages are brought up to
 /// date with stands in the first of three lines of the cache.
@@ -188,7 +190,10 @@ pub struct Balancer {
     pub(super) runnable: Runnable,
     /// How many CPUs a wakeup looks at for an idle one (SIS_UTIL).
     pub(super) idle_scan: i64,
+    /// State of the kernel's random numbers.
     pub(super) random: u64,
+    /// NI_RANDOM.
+    pub(super) chance: bool,
     /// False: tasks stay where they are (a negative control).
     pub(super) on: bool,
     /// The CPUs share a cache: wakeups look for an idle one among them.
@@ -207,7 +212,8 @@ impl Balancer {
             cpus: Vec::new(),
             runnable: Runnable::none(0),
             idle_scan: 0,
-            random: 0x9E37_79B9_7F4A_7C15,
+            random: 0,
+            chance: true,
             on,
             shared_cache: true,
         }
@@ -220,8 +226,16 @@ impl Balancer {
         self
     }
 
+    /// A CPU that goes idle looks for work by chance, as often as it finds some, or each time.
+    #[must_use]
+    pub fn with_chance(mut self, chance: bool) -> Self {
+        self.chance = chance;
+        self
+    }
+
     /// Makes room for the machine's CPUs.
     pub fn init(&mut self, k: &Kernel) {
+        self.random = FIRST_RANDOM ^ k.seed();
         self.cpus = vec![CpuLoad::default(); k.nr_cpus()];
         self.runnable = Runnable::none(k.nr_cpus());
         for cpu in &mut self.cpus {
