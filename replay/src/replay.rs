@@ -174,6 +174,11 @@ pub struct Replayed {
 /// A wait that begins in the last one of so many parts of a recording takes no more than a percent from a
 /// task's time.
 const LATE: Ns = 100;
+/// So many records any replay may make: one CPU that switches at each of 1000 ticks a second does so for
+/// more than an hour, and the tables of such a replay take about 1.7 GB.
+const RECORDS: usize = 1 << 22;
+/// And so many for each entry of the recorded timelines: a large recording has large replays.
+const RECORDS_PER_ENTRY: usize = 16;
 /// Tasks that a message names.
 const NAMED: usize = 3;
 
@@ -304,6 +309,8 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
             .filter(|_| spec.overheads && !spec.costs.iter().any(|c| c.0 == "switch" || c.0 == "record")),
         until: recon.until,
         at_least: recon.at_least,
+        // The length of a workload text is what its author asks for.
+        most_records: stated.map_or(RECORDS + RECORDS_PER_ENTRY * recon.entries, |machine| machine.most_records),
         timers: stated.map_or_else(Default::default, |machine| machine.timers),
         ..Machine::default()
     })

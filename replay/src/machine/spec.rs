@@ -42,6 +42,13 @@ pub struct Machine {
     pub at_least: Ns,
     /// False keeps no records, only counts.
     pub log: bool,
+    /// A run that makes more records ends with an error, before it takes all memory.
+    pub most_records: usize,
+}
+
+impl Machine {
+    /// The records of a workload that was written down take no more than 1.6 GB.
+    pub const MOST_RECORDS: usize = 1 << 26;
 }
 
 impl Default for Machine {
@@ -59,6 +66,7 @@ impl Default for Machine {
             until: NEVER,
             at_least: 0,
             log: true,
+            most_records: Machine::MOST_RECORDS,
         }
     }
 }
