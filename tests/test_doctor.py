@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 import tracekit as tk
 from tracekit.analysis.damage import causes
 from tracekit.cli import main
+from tracekit.cli.doctor import VERDICTS
 from tracekit.whatif import fitness as module
 from tracekit.whatif.fitness import fitness
 from tracekit.whatif.trust import poorly
@@ -89,6 +91,34 @@ def test_a_trial_that_takes_too_long_is_given_up(trace: tk.Trace) -> None:
 def test_of_a_long_trace_the_first_part_is_tried(trace: tk.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TRIAL_RECORDS", trace.events.height // 2)
     assert " of the first 1." in fitness(trace, seconds=120).because
+
+
+def test_the_exit_status_follows_from_verdict_and_checks(
+    demo: Path, trace: tk.Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All that is needed is there, and yet no prediction is trusted: status 1, as where something is missing.
+    status, said = run("doctor", demo, "--identity", "cfs:wakeup_preemption=off")
+    assert "is replayed badly: no prediction from it is trusted" in said
+    assert "MISSING" not in said
+    assert status == 1
+    found = fitness(trace, seconds=120)
+    for verdict in VERDICTS:
+        made = replace(found, replay=verdict)
+        monkeypatch.setattr(module, "fitness", lambda *_, made=made: made)
+        assert run("doctor", demo)[0] == (verdict in ("badly", "no")), verdict
+        made = replace(made, checks=[*made.checks, module.Check("records", False, "one lost")])
+        monkeypatch.setattr(module, "fitness", lambda *_, made=made: made)
+        assert run("doctor", demo)[0] == 1, verdict
+
+
+def test_larger_buffers_are_advised_only_where_records_were_lost(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    for lost in ("", "CPU:0 [LOST 3 EVENTS]\n"):
+        path.write_text(switch(1.0, 1, 2) + lost + switch(90.0, 2, 1) + switch(140.0, 1, 2))
+        said = run("doctor", path)[1]
+        assert ("lost-events x 1" if lost else "silence x 2") in said
+        assert ("larger buffers lose less" in said) == bool(lost)
+        assert "`tracekit info` lists the causes, and what to do" in said
 
 
 @pytest.mark.parametrize(

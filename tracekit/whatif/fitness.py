@@ -107,6 +107,14 @@ class Fitness:
     record: list[tuple[str, str]] = field(default_factory=list)
     metrics: pl.DataFrame | None = None
 
+    @property
+    def sound(self) -> bool:
+        """Whether no check found fault, and the verdict is neither ``badly`` nor ``no``.
+
+        What `tracekit doctor` gives as its exit status. ``unknown`` is no fault that was found.
+        """
+        return self.replay not in ("badly", "no") and all(check.ok for check in self.checks)
+
 
 class _Enough(Exception):
     """The time for the trial is over."""
@@ -296,7 +304,8 @@ def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
             "records",
             not damage,
             _damage(damage),
-            "larger buffers lose less; `tracekit info` lists the causes",
+            ("larger buffers lose less; " if any(d["severity"] == "loss" for d in damage) else "")
+            + "`tracekit info` lists the causes, and what to do",
         ),
         Check("slices", slices.height > 0, format_count(slices.height), "record sched_switch"),
     ]
