@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from tracekit.cli import main
+from tracekit.cli._choice import Choice
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -351,6 +352,7 @@ def test_commands_load_no_statistics_that_they_do_not_need(
     code = f"""
 import sys, click
 from tracekit.cli import main
+from tracekit.cli._choice import Choice
 try:
     main({words!r})
 except SystemExit as end:
@@ -433,6 +435,16 @@ def test_parquet_needs_a_name_in_utf_8(demo: Path, tmp_path: Path, monkeypatch: 
         assert "Parquet and Arrow files need a name in UTF-8" in fails(*words)
 
 
+def test_every_option_with_a_list_of_words_knows_the_nearest() -> None:
+    def of(command: click.Command) -> list[click.Parameter]:
+        below = command.commands.values() if isinstance(command, click.Group) else ()
+        return [*command.params, *(param for inner in below for param in of(inner))]
+
+    choices = [param.type for param in of(main) if isinstance(param.type, click.Choice)]
+    assert len(choices) > 20
+    assert all(isinstance(choice, Choice) for choice in choices)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -447,6 +459,14 @@ def test_parquet_needs_a_name_in_utf_8(demo: Path, tmp_path: Path, monkeypatch: 
         ("recipes trace-cdm", "'trace-cdm'; did you mean 'trace-cmd'?"),
         ("help polices", "'polices'; did you mean 'policies'?"),
         ("help nothing", "'nothing'. Topics are"),
+        (
+            "slices DEMO --show histgram",
+            "'histgram'; did you mean 'histogram'? There are summary, histogram,",
+        ),
+        ("slices DEMO --show HISTOGRAM", "'HISTOGRAM'; did you mean 'histogram'?"),
+        ("compare DEMO --policy cfs --by com", "'com'; did you mean 'comm'? There are group, comm"),
+        ("info DEMO --format trace-da", "'trace-da'; did you mean 'trace-dat'? There are trace-dat"),
+        ("slices DEMO --show xyzzy", "'xyzzy' is not one of 'summary', 'histogram'"),
     ],
 )
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(

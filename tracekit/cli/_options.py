@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tracekit import registry
+from tracekit.cli._choice import Choice
 from tracekit.errors import FilterWarning, OutputError
 from tracekit.units import parse_duration
 
@@ -241,7 +242,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
         click.argument("trace", metavar="TRACE", callback=source_place),
         click.option(
             "--format",
-            type=click.Choice(names),
+            type=Choice(names),
             metavar="NAME",
             help="Format of TRACE; by default its first bytes decide. See `tracekit formats`.",
         ),
@@ -458,7 +459,7 @@ def analysis_options(shows: dict[str, str]) -> Callable[[F], F]:
     decorators: list[Callable[[Any], Any]] = [
         click.option(
             "--show",
-            type=click.Choice(list(shows)),
+            type=Choice(list(shows)),
             default=next(iter(shows)),
             show_default=True,
             help=f"Which table. {listed}.",
@@ -492,7 +493,7 @@ def group_option(*more: str) -> Callable[[F], F]:
     """The option `--by` of commands that know more groupings than names and threads."""
     return click.option(
         "--by",
-        type=click.Choice([*BY, *more]),
+        type=Choice([*BY, *more]),
         default="group",
         show_default=True,
         help=f"{BY_HELP} Or by process, control group, priority or policy{', or CPU' if 'cpu' in more else ''}.",
@@ -501,5 +502,5 @@ def group_option(*more: str) -> Callable[[F], F]:
 
 def by_option(function: F) -> F:
     """The option `--by`."""
-    choice = click.Choice(["group", "comm", "tid", "all"])
+    choice = Choice(["group", "comm", "tid", "all"])
     return click.option("--by", type=choice, default="group", show_default=True, help=BY_HELP)(function)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._room import room
 from tracekit.units import MOST_CPUS, MOST_HZ
 
@@ -65,7 +66,7 @@ def costs_together(scenario: Scenario | None, costs: Mapping[str, str]) -> dict[
 
 placement_option = click.option(
     "--placement",
-    type=click.Choice(["auto", "model", "trace"]),
+    type=Choice(["auto", "model", "trace"]),
     default="auto",
     show_default=True,
     help="What decides where a task runs: the policy (model), or the recording (trace): each task is on the CPU on "
@@ -80,7 +81,7 @@ def replay_options(function: F) -> F:
     decorators = [
         click.option(
             "--loop",
-            type=click.Choice(["dependency", "open", "closed"]),
+            type=Choice(["dependency", "open", "closed"]),
             show_default="dependency",
             help="What moves when the schedule changes: wakeups with their wakers (dependency), nothing (open: each "
             "wakeup keeps its time), or everything (closed: each sleep keeps its length).",
