@@ -393,6 +393,8 @@ def test_a_file_of_a_window_is_said_to_be_of_one(root: Path, tmp_path: Path) -> 
         "generate own.parquet --as ftrace -o own.parquet",
         "diff other.parquet own.parquet --markdown own.parquet",
         "diff --a own.parquet --b other.parquet --markdown own.parquet",
+        "diff --a ow*.parquet --b other.parquet --markdown own.parquet",
+        "diff --markdown own.parquet --b ./o[w]n.parquet --a other.parquet",
         "sweep own.parquet --policy rr --metric slice.mean(a) --json=own.parquet",
     ],
 )
@@ -407,6 +409,26 @@ def test_the_trace_itself_is_never_written_over(
     assert "this is the trace that is read; write to another file" in fails(*words.split())
     assert Path("own.parquet").read_bytes() == b"a capture"
     assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "slices DEMO --machine own.toml --csv=own.toml",
+        "doctor DEMO --json=own.toml --machine own.toml",
+        "replay DEMO --scenario own.toml --json=own.toml",
+    ],
+)
+def test_what_is_read_beside_the_trace_is_never_written_over(
+    words: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = 'policy = "rr"\n' if "--scenario" in words else "schema = 1\n"
+    Path("own.toml").write_text(text)
+    assert "this is the file that is read; write to another file" in fails(
+        *words.replace("DEMO", str(demo)).split()
+    )
+    assert Path("own.toml").read_text() == text
 
 
 @pytest.mark.parametrize("name", ["a b.dat", "n\nl.dat", os.fsdecode(b"caf\xe9.dat")])

@@ -31,6 +31,7 @@ __all__ = [
     "input_options",
     "output_options",
     "output_place",
+    "side_place",
     "source_place",
 ]
 
@@ -258,6 +259,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
         click.option(
             "--machine",
             metavar="FILE",
+            callback=side_place,
             help="What `tracekit recipes machine` wrote; none for none. By default TRACE.machine.toml, where it is.",
         ),
         click.option(
@@ -415,17 +417,25 @@ def source_place(
 ) -> str | tuple[str, ...] | None:
     """Note what is read, for `output_place`."""
     for place in (given,) if isinstance(given, str) else given or ():
-        _apart(context, "read", place)
+        _apart(context, "trace", place)
+    return given
+
+
+def side_place(context: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Note a file that is read beside the trace, for `output_place`."""
+    if given:
+        _apart(context, "file", given)
     return given
 
 
 def _apart(context: click.Context, role: str, place: str) -> None:
     """Refuse to write over what is read, in whatever order they are given: no run makes a capture again."""
-    places = context.meta.setdefault("tracekit.places", {"read": [], "written": []})
+    places = context.meta.setdefault("tracekit.places", {"trace": [], "file": [], "written": []})
     places[role].append(place)
     for target in (place for place in places["written"] if Path(place).is_file()):
-        if any(_same(target, source) for source in places["read"]):
-            raise OutputError(f"{target}: this is the trace that is read; write to another file")
+        for what in ("trace", "file"):
+            if any(_same(target, source) for source in places[what]):
+                raise OutputError(f"{target}: this is the {what} that is read; write to another file")
 
 
 def _same(one: str, other: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tracekit.cli._choice import Choice
+from tracekit.cli._options import side_place
 from tracekit.cli._room import room
 from tracekit.units import MOST_CPUS, MOST_HZ
 
@@ -46,7 +47,10 @@ def _overrides(context: click.Context, param: click.Parameter, given: Sequence[s
 def _scenario(context: click.Context, param: click.Parameter, file: str | None) -> Scenario | None:
     from tracekit.whatif.scenario import load
 
-    return None if file is None else load(file)
+    if file is None:
+        return None
+    side_place(context, param, file)
+    return load(file)
 
 
 def _costs(context: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:

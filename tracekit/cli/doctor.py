@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit import registry
-from tracekit.cli._options import output_options, source_place
+from tracekit.cli._options import output_options, side_place, source_place
 
 if TYPE_CHECKING:
     from tracekit.whatif.fitness import Check, Fitness
@@ -42,7 +42,10 @@ Examples:
     "--identity", metavar="POLICY", help="The policy that TRACE was captured under; by default inferred."
 )
 @click.option(
-    "--machine", metavar="FILE", help="What `tracekit recipes machine` wrote; by default TRACE.machine.toml."
+    "--machine",
+    metavar="FILE",
+    callback=side_place,
+    help="What `tracekit recipes machine` wrote; by default TRACE.machine.toml.",
 )
 @output_options(csv=False)
 def command(trace: str | None, identity: str | None, machine: str | None, as_json: bool) -> None:
