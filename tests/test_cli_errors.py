@@ -254,6 +254,32 @@ def test_signals_end_it_quietly_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+#: Ctrl-C comes while click is loaded, which is before there are commands.
+LOADING = """
+import os, runpy, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+{before}
+sys.argv = ["tracekit", "--version"]
+runpy.run_module("tracekit", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "status"), [("", 130), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0)]
+)
+def test_an_interrupt_while_python_loads_prints_nothing(before: str, status: int, root: Path) -> None:
+    code = LOADING.format(before=before)
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
 INTERRUPTED = """
 import os, sys
 import tracekit.io
