@@ -195,6 +195,27 @@ def test_info_prints_causes_and_no_word_twice(tmp_path: Path) -> None:
     assert "warning: error" not in other
 
 
+def test_the_text_around_a_pasted_trace_is_one_cause_with_its_first_line(tmp_path: Path) -> None:
+    letter = [
+        "Hi all,",
+        "here is what I see, 3 ms late:",
+        "",
+        "> Have you tried `nohz_full`?",
+        "Thanks,",
+        "Joe",
+    ]
+    path = tmp_path / "letter.txt"
+    path.write_text(switch(1.0, 1, 2) + "\n".join(letter) + "\n" + switch(2.0, 2, 1))
+    rows = tk.read(path).causes().filter(code="unparsed").to_dicts()
+    assert [(row["count"], row["first_line"]) for row in rows] == [(5, 2)]
+    said = run("info", path)[1]
+    assert "5 x unparsed (error): expected an ftrace line" in said
+    assert "found `Hi all,`, and 4 like it" in said
+    assert "first at line 2" in said
+    other = run("slices", path)[1]
+    assert other.count("warning: unparsed") == 1
+
+
 def test_a_message_that_counts_is_not_counted_again(tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     line = "  {0}-{1} [000] 1.00000{1}: sched_switch: {0}:{1} [120] S ==> {2}:{3} [120]\n"
