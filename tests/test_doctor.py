@@ -122,6 +122,19 @@ def test_larger_buffers_are_advised_only_where_records_were_lost(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    ("text", "bounds"), [(MISSING, False), (switch(1.0, 1, 2) + switch(2.0, 2, 1) + switch(4.0, 1, 2), True)]
+)
+def test_bounds_are_promised_only_where_there_are_some(text: str, bounds: bool, tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text(text)
+    said = " ".join(run("doctor", path)[1].split())
+    assert "what holds: " in said
+    assert ("No bounds can be given" in said) != bounds
+    assert ("metrics are of what was recorded; `tracekit info` says what is missing" in said) != bounds
+    assert ("`tracekit info` lists the bounds" in said) == (bounds and "MISSING what holds" in said)
+
+
+@pytest.mark.parametrize(
     ("text", "status", "verdict", "why", "record"),
     [
         (waking(1.0, 1, 2) + waking(2.0, 1, 2), 1, "cannot be replayed", "who left a CPU", "sched_switch"),

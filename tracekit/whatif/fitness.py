@@ -319,7 +319,12 @@ def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
     if not missing.whole:
         held = missing.refused is None and trace.bounds("all")["lower"].count() > 0
         found = "; ".join(what_holds(missing, trace.bounds("all"))[:1])
-        checks.append(Check("what holds", held, found, "`tracekit info` lists the bounds of every metric"))
+        advice = (
+            "`tracekit info` lists the bounds of every metric"
+            if missing.refused is None
+            else "metrics are of what was recorded; `tracekit info` says what is missing"
+        )
+        checks.append(Check("what holds", held, found, advice))
     checks += [
         Check("CPUs", placed, f"{trace.cpus.height}", "print the CPU column: perf script -F +cpu"),
         Check(
