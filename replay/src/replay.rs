@@ -208,7 +208,11 @@ pub fn play(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> b
     let stated = recon.stated.as_ref().and_then(|s| s.rt.as_deref());
     let above = spec.rt.as_deref().or(stated).map(PolicySpec::parse).transpose()?;
     let stack = policy.stack_under(above.as_ref())?;
-    play_under(recon, spec, stack, policy.show(), progress)
+    play_under(recon, spec, stack, policy.show(), progress).map_err(|error| match error {
+        // All parameters would hide what happened.
+        ReplayError::Run { error, .. } => ReplayError::Run { policy: spec.policy.clone(), error },
+        other => other,
+    })
 }
 
 /// Runs reconstructed programs under a stack of scheduling classes that is called `policy`; what
