@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from tracekit.cli import main
+from tracekit.cli._choice import Choice
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -253,6 +254,32 @@ def test_signals_end_it_quietly_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+#: Ctrl-C comes while click is loaded, which is before there are commands.
+LOADING = """
+import os, runpy, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+{before}
+sys.argv = ["tracekit", "--version"]
+runpy.run_module("tracekit", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "status"), [("", 130), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0)]
+)
+def test_an_interrupt_while_python_loads_prints_nothing(before: str, status: int, root: Path) -> None:
+    code = LOADING.format(before=before)
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
 INTERRUPTED = """
 import os, sys
 import tracekit.io
@@ -351,6 +378,7 @@ def test_commands_load_no_statistics_that_they_do_not_need(
     code = f"""
 import sys, click
 from tracekit.cli import main
+from tracekit.cli._choice import Choice
 try:
     main({words!r})
 except SystemExit as end:
@@ -391,6 +419,8 @@ def test_a_file_of_a_window_is_said_to_be_of_one(root: Path, tmp_path: Path) -> 
         "generate own.parquet --as ftrace -o own.parquet",
         "diff other.parquet own.parquet --markdown own.parquet",
         "diff --a own.parquet --b other.parquet --markdown own.parquet",
+        "diff --a ow*.parquet --b other.parquet --markdown own.parquet",
+        "diff --markdown own.parquet --b ./o[w]n.parquet --a other.parquet",
         "sweep own.parquet --policy rr --metric slice.mean(a) --json=own.parquet",
     ],
 )
@@ -405,6 +435,26 @@ def test_the_trace_itself_is_never_written_over(
     assert "this is the trace that is read; write to another file" in fails(*words.split())
     assert Path("own.parquet").read_bytes() == b"a capture"
     assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "slices DEMO --machine own.toml --csv=own.toml",
+        "doctor DEMO --json=own.toml --machine own.toml",
+        "replay DEMO --scenario own.toml --json=own.toml",
+    ],
+)
+def test_what_is_read_beside_the_trace_is_never_written_over(
+    words: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = 'policy = "rr"\n' if "--scenario" in words else "schema = 1\n"
+    Path("own.toml").write_text(text)
+    assert "this is the file that is read; write to another file" in fails(
+        *words.replace("DEMO", str(demo)).split()
+    )
+    assert Path("own.toml").read_text() == text
 
 
 @pytest.mark.parametrize("name", ["a b.dat", "n\nl.dat", os.fsdecode(b"caf\xe9.dat")])
@@ -433,6 +483,16 @@ def test_parquet_needs_a_name_in_utf_8(demo: Path, tmp_path: Path, monkeypatch: 
         assert "Parquet and Arrow files need a name in UTF-8" in fails(*words)
 
 
+def test_every_option_with_a_list_of_words_knows_the_nearest() -> None:
+    def of(command: click.Command) -> list[click.Parameter]:
+        below = command.commands.values() if isinstance(command, click.Group) else ()
+        return [*command.params, *(param for inner in below for param in of(inner))]
+
+    choices = [param.type for param in of(main) if isinstance(param.type, click.Choice)]
+    assert len(choices) > 20
+    assert all(isinstance(choice, Choice) for choice in choices)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -447,6 +507,14 @@ def test_parquet_needs_a_name_in_utf_8(demo: Path, tmp_path: Path, monkeypatch: 
         ("recipes trace-cdm", "'trace-cdm'; did you mean 'trace-cmd'?"),
         ("help polices", "'polices'; did you mean 'policies'?"),
         ("help nothing", "'nothing'. Topics are"),
+        (
+            "slices DEMO --show histgram",
+            "'histgram'; did you mean 'histogram'? There are summary, histogram,",
+        ),
+        ("slices DEMO --show HISTOGRAM", "'HISTOGRAM'; did you mean 'histogram'?"),
+        ("compare DEMO --policy cfs --by com", "'com'; did you mean 'comm'? There are group, comm"),
+        ("info DEMO --format trace-da", "'trace-da'; did you mean 'trace-dat'? There are trace-dat"),
+        ("slices DEMO --show xyzzy", "'xyzzy' is not one of 'summary', 'histogram'"),
     ],
 )
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(

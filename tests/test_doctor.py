@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 import tracekit as tk
 from tracekit.analysis.damage import causes
 from tracekit.cli import main
+from tracekit.cli.doctor import VERDICTS
 from tracekit.whatif import fitness as module
 from tracekit.whatif.fitness import fitness
 from tracekit.whatif.trust import poorly
@@ -91,6 +93,47 @@ def test_of_a_long_trace_the_first_part_is_tried(trace: tk.Trace, monkeypatch: p
     assert " of the first 1." in fitness(trace, seconds=120).because
 
 
+def test_the_exit_status_follows_from_verdict_and_checks(
+    demo: Path, trace: tk.Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All that is needed is there, and yet no prediction is trusted: status 1, as where something is missing.
+    status, said = run("doctor", demo, "--identity", "cfs:wakeup_preemption=off")
+    assert "is replayed badly: no prediction from it is trusted" in said
+    assert "MISSING" not in said
+    assert status == 1
+    found = fitness(trace, seconds=120)
+    for verdict in VERDICTS:
+        made = replace(found, replay=verdict)
+        monkeypatch.setattr(module, "fitness", lambda *_, made=made: made)
+        assert run("doctor", demo)[0] == (verdict in ("badly", "no")), verdict
+        made = replace(made, checks=[*made.checks, module.Check("records", False, "one lost")])
+        monkeypatch.setattr(module, "fitness", lambda *_, made=made: made)
+        assert run("doctor", demo)[0] == 1, verdict
+
+
+def test_larger_buffers_are_advised_only_where_records_were_lost(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    for lost in ("", "CPU:0 [LOST 3 EVENTS]\n"):
+        path.write_text(switch(1.0, 1, 2) + lost + switch(90.0, 2, 1) + switch(140.0, 1, 2))
+        said = run("doctor", path)[1]
+        assert ("lost-events x 1" if lost else "silence x 2") in said
+        assert ("larger buffers lose less" in said) == bool(lost)
+        assert "`tracekit info` lists the causes, and what to do" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"), [(MISSING, False), (switch(1.0, 1, 2) + switch(2.0, 2, 1) + switch(4.0, 1, 2), True)]
+)
+def test_bounds_are_promised_only_where_there_are_some(text: str, bounds: bool, tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text(text)
+    said = " ".join(run("doctor", path)[1].split())
+    assert "what holds: " in said
+    assert ("No bounds can be given" in said) != bounds
+    assert ("metrics are of what was recorded; `tracekit info` says what is missing" in said) != bounds
+    assert ("`tracekit info` lists the bounds" in said) == (bounds and "MISSING what holds" in said)
+
+
 @pytest.mark.parametrize(
     ("text", "status", "verdict", "why", "record"),
     [
@@ -163,6 +206,27 @@ def test_info_prints_causes_and_no_word_twice(tmp_path: Path) -> None:
     other = run("slices", path)[1]
     assert "warning: switch-mismatch x 2:" in other
     assert "warning: error" not in other
+
+
+def test_the_text_around_a_pasted_trace_is_one_cause_with_its_first_line(tmp_path: Path) -> None:
+    letter = [
+        "Hi all,",
+        "here is what I see, 3 ms late:",
+        "",
+        "> Have you tried `nohz_full`?",
+        "Thanks,",
+        "Joe",
+    ]
+    path = tmp_path / "letter.txt"
+    path.write_text(switch(1.0, 1, 2) + "\n".join(letter) + "\n" + switch(2.0, 2, 1))
+    rows = tk.read(path).causes().filter(code="unparsed").to_dicts()
+    assert [(row["count"], row["first_line"]) for row in rows] == [(5, 2)]
+    said = run("info", path)[1]
+    assert "5 x unparsed (error): expected an ftrace line" in said
+    assert "found `Hi all,`, and 4 like it" in said
+    assert "first at line 2" in said
+    other = run("slices", path)[1]
+    assert other.count("warning: unparsed") == 1
 
 
 def test_a_message_that_counts_is_not_counted_again(tmp_path: Path) -> None:

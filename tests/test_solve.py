@@ -69,6 +69,16 @@ def test_what_cannot_be_is_answered_with_none(file: Path, tracekit: Run) -> None
     assert answer["nearest"]["goals"][0]["holds"] == "no"
 
 
+@pytest.mark.parametrize(("limit", "met"), [("100ms", True), ("12ms", False)])
+def test_a_goal_that_is_met_as_recorded_is_said_to_be(
+    file: Path, limit: str, met: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = solve(file, f"response.mean(Db) < {limit}", depth=1, runs=1, jobs=1)
+    _print(found, as_json=False)
+    assert ("as recorded, every goal is met already" in capsys.readouterr().out) == met
+    assert found.already == met
+
+
 def test_what_is_not_to_be_used_is_not_proposed(tmp_path: Path, tracekit: Run) -> None:
     """Seven responses decide nothing, though a shorter quantum brings them below the goal."""
     short = tmp_path / "short.parquet"

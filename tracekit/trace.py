@@ -642,7 +642,7 @@ def damages(diagnostics: pl.DataFrame) -> list[str]:
     -------
     list of str
         Code, how often, and the message of the first place; messages of one code that differ in
-        more than numbers are causes of their own, so that the numbers of a code add up over its
+        more than numbers and the text that they quote are causes of their own, so that the numbers of a code add up over its
         lines.
     """
     from tracekit.analysis.damage import by_cause

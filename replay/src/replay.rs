@@ -174,6 +174,11 @@ pub struct Replayed {
 /// A wait that begins in the last one of so many parts of a recording takes no more than a percent from a
 /// task's time.
 const LATE: Ns = 100;
+/// So many records any replay may make: one CPU that switches at each of 1000 ticks a second does so for
+/// more than an hour, and the tables of such a replay take about 1.7 GB.
+const RECORDS: usize = 1 << 22;
+/// And so many for each entry of the recorded timelines: a large recording has large replays.
+const RECORDS_PER_ENTRY: usize = 16;
 /// Tasks that a message names.
 const NAMED: usize = 3;
 
@@ -203,7 +208,11 @@ pub fn play(recon: &Recon, spec: &ReplaySpec, progress: &mut dyn FnMut(f64) -> b
     let stated = recon.stated.as_ref().and_then(|s| s.rt.as_deref());
     let above = spec.rt.as_deref().or(stated).map(PolicySpec::parse).transpose()?;
     let stack = policy.stack_under(above.as_ref())?;
-    play_under(recon, spec, stack, policy.show(), progress)
+    play_under(recon, spec, stack, policy.show(), progress).map_err(|error| match error {
+        // All parameters would hide what happened.
+        ReplayError::Run { error, .. } => ReplayError::Run { policy: spec.policy.clone(), error },
+        other => other,
+    })
 }
 
 /// Runs reconstructed programs under a stack of scheduling classes that is called `policy`; what
@@ -305,6 +314,8 @@ fn machine(recon: &Recon, spec: &ReplaySpec) -> Result<Machine, ReplayError> {
         until: recon.until,
         at_least: recon.at_least,
         seed: spec.seed,
+        // The length of a workload text is what its author asks for.
+        most_records: stated.map_or(RECORDS + RECORDS_PER_ENTRY * recon.entries, |machine| machine.most_records),
         timers: stated.map_or_else(Default::default, |machine| machine.timers),
         ..Machine::default()
     })

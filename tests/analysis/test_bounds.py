@@ -210,6 +210,24 @@ def test_bounds_stand_below_the_metrics(command: str, root: Path) -> None:
     assert all(r["lower"] is None or r["upper"] is None or r["lower"] <= r["upper"] for r in rows)
 
 
+def test_what_is_missing_is_named_above_the_bounds(root: Path, tmp_path: Path) -> None:
+    def said(command: str, path: Path) -> str:
+        return CliRunner().invoke(main, [command, str(path), "--quiet"]).stdout
+
+    lost = root / "fixtures" / "perf-data" / "lost-records" / "input.data"
+    assert re.search(
+        r"^\d+ records? (was|were) lost.* Whatever was in them, the metrics", said("slices", lost), re.M
+    )
+    # Without wakeups the lengths of slices are known.
+    line = "t{0}-{0} [000] {2}.0: sched_switch: {0}:{0} [120] S ==> {1}:{1} [120]\n"
+    path = tmp_path / "switches.txt"
+    path.write_text("".join(line.format(1 + i % 2, 2 - i % 2, i) for i in range(9)))
+    assert "Wakeups were not recorded. Whatever was in them, the metrics lie" in said("runqueue", path)
+    text = said("slices", path)
+    assert text.startswith("group")
+    assert "the metrics lie" not in text
+
+
 def test_every_marker_of_every_format_bounds_or_refuses(root: Path) -> None:
     """Fixtures of all formats: bounds are in order, and a bound that is not there has its reason."""
     seen: dict[str, set[str]] = {"bounded": set(), "refused": set()}

@@ -96,6 +96,15 @@ def test_histogram_by_hand(make_slices: Any) -> None:
     ]
 
 
+def test_slices_of_no_length_have_a_bin_of_their_own_and_stretch_nothing(make_slices: Any) -> None:
+    # A clock in steps of 1 us: what ends within a step has no length.
+    table = make_slices(*({"dur_ns": d, "end": "sleeping"} for d in (0, 0, 20_000, 300_000)))
+    got = slices.histogram(table, bins_per_decade=1).select("lo_ns", "hi_ns", "n", "time_ns").rows()
+    assert got == [(0, 1, 2, 0), (10_000, 100_000, 1, 20_000), (100_000, 1_000_000, 1, 300_000)]
+    none = slices.histogram(make_slices({"dur_ns": 0, "end": "sleeping"}))
+    assert none.select("lo_ns", "hi_ns", "n", "share", "time_share").rows() == [(0, 1, 1, 1.0, None)]
+
+
 def test_histogram_leaves_open_slices_out(make_slices: Any) -> None:
     table = make_slices({"dur_ns": 5, "end": "sleeping"}, {"dur_ns": 5, "flags": OPEN_END})
     assert slices.histogram(table)["n"].sum() == 1
@@ -115,7 +124,9 @@ def test_histogram_counts_every_slice_once(make_slices: Any, values: list[int], 
     assert got["time_ns"].sum() == sum(values)
     assert got["share"].sum() == pytest.approx(1)
     assert (got["lo_ns"] < got["hi_ns"]).all()
-    assert got["lo_ns"].to_list()[1:] == got["hi_ns"].to_list()[:-1], "bins touch and do not overlap"
+    above = got.filter(pl.col("lo_ns") > 0)
+    assert got.height - above.height == (0 in values), "0 has a bin of its own"
+    assert above["lo_ns"].to_list()[1:] == above["hi_ns"].to_list()[:-1], "bins touch and do not overlap"
     for row in got.rows(named=True):
         assert row["n"] == sum(row["lo_ns"] <= v < row["hi_ns"] for v in values)
 

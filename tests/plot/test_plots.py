@@ -192,6 +192,25 @@ def test_histogram_bars_are_the_shares() -> None:
     assert list(edges[1:]) == table["hi_ns"].to_list()
 
 
+@pytest.mark.parametrize("rest", [[20_000, 300_000], []])
+def test_samples_of_no_length_stand_left_of_the_time_axis(rest: list[int]) -> None:
+    data = pl.DataFrame({"utid": 1, "tid": 1, "comm": "a", "v": [0] * 3 + rest})
+    fig = plot.histogram(slices.histogram(data, value="v", all_rows=True, by="comm"))
+    ax = fig.axes[0]
+    fig.canvas.draw()
+    marks = dict(zip(ax.get_xticks(), (t.get_text() for t in ax.get_xticklabels()), strict=True))
+    (zero,) = (place for place, text in marks.items() if text == "0")
+    assert zero == min(marks)
+    values, edges, _ = ax.patches[-1].get_data()  # type: ignore[attr-defined]
+    assert list(values) == [3 / (3 + len(rest))]
+    assert edges[0] < zero < edges[1]
+    # What has a length begins its axis with its own bins, and has most of the width.
+    left, right = ax.get_xlim()
+    first = 15_849 if rest else 100
+    assert edges[1] < first
+    assert np.log(right / first) / np.log(right / left) > 0.85
+
+
 @pytest.mark.parametrize(("top", "bars"), [(5, True), (300, False)])
 def test_queue_bars_are_the_shares(top: int, bars: bool) -> None:
     shares = runqueue.distribution(queue(top)).filter(pl.col("scope") == "system").sort("length")

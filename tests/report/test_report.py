@@ -15,6 +15,7 @@ from tracekit.registry import check_policy
 from tracekit.report import page
 from tracekit.trace import Trace
 from tracekit.whatif import Comparison, infer
+from tracekit.words import metric_name
 
 EVIL = ["<script>alert(1)</script>", "$x_{1}$ $", '"&<b>', "</script><!--", "{{ 7*7 }}", "\x07bell"]
 VOID = {"wbr", "meta", "br", "link", "img", "input", "hr"}
@@ -484,3 +485,23 @@ def test_a_check_that_passes_by_a_fixed_allowance_alone_says_so() -> None:
     assert found.to_html().count(", only by a fixed allowance of 400 us") == rows.height
     same = Comparison(made(names, 10_000), made(names, 10_000), {"p": made(names, 14_000)})
     assert "only by a fixed allowance" not in same.to_html()
+
+
+def test_a_recorded_value_that_is_a_lower_bound_is_marked_as_one() -> None:
+    trace = tk.read(
+        b"policy: rr:quantum=20ms\nuntil: 2000\nDb: (R1 S15)*\nHog1: R\xe2\x88\x9e\nHog2: R\xe2\x88\x9e"
+    )
+    found = tk.compare(trace, ["rr:quantum=5ms"], runs=1)
+    rows = {
+        (row["group"], metric_name(row["metric"], row["statistic"])): bool(row["recorded_is_bound"])
+        for row in found.table.filter(scope="group").iter_rows(named=True)
+    }
+    shown = {
+        (group.name, line.label): line.recorded.startswith("\u2265 ")
+        for group in page._groups(found)
+        for line in group.lines
+    }
+    marked = {key: mark for key, mark in shown.items() if key in rows}
+    assert True in marked.values()
+    assert marked == {key: rows[key] for key in marked}
+    assert "A value behind &ge; is a lower bound" in found.to_html()

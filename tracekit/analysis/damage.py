@@ -29,6 +29,7 @@ _SCHEMA = {
     "time_share": pl.Float64,
     "first_ts_ns": pl.Int64,
     "last_ts_ns": pl.Int64,
+    "first_line": pl.UInt64,
     "message": pl.String,
     "advice": pl.String,
 }
@@ -45,7 +46,7 @@ def causes(
 ) -> pl.DataFrame:
     """Group the diagnostics of a trace by cause.
 
-    Definition: a cause is a code and a message, numbers in it aside. `record_share` = places /
+    Definition: a cause is a code and a message, numbers in it and the text that it quotes as found aside. `record_share` = places /
     records read; of losses that the source counts, lost / (read + lost). `time_share` = time touched / (span x CPUs). Time touched: of missing switches,
     slices whose end was inferred and time in which nobody knows who ran, apart from losses and from
     what was before a CPU's first record; of losses, `analysis.losses.coverage`, for every CPU where
@@ -67,7 +68,8 @@ def causes(
         places), `messages` (UInt64, how many say so: one may speak of many places), `record_share`
         (Float64; null when no record was read, and of losses that the source does not all count),
         `time_share` (Float64; null when the cause touches no known time), `first_ts_ns`, `last_ts_ns` (Int64, trace clock; null
-        when not known), `message` (String, of the first place), `advice` (String; null when there
+        when not known), `first_line` (UInt64, line of the first place; null where the source has no lines),
+        `message` (String, of the first place), `advice` (String; null when there
         is none).
 
     Notes
@@ -108,7 +110,9 @@ def by_cause(diagnostics: pl.DataFrame) -> list[tuple[str, list[dict[str, Any]],
         if row["message"].startswith(_REST):
             rest[row["code"]] = rest.get(row["code"], 0) + row["count"]
         else:
-            key = row["code"], re.sub(r"\d+|nobody|idle|thread", "#", row["message"]).replace("# #", "#")
+            # What was found there: another line of the same letter is no other cause.
+            message = re.sub(r"\bfound `.*`", "found `#`", row["message"], flags=re.DOTALL)
+            key = row["code"], re.sub(r"\d+|nobody|idle|thread", "#", message).replace("# #", "#")
             grouped.setdefault(key, []).append(row)
     last = {code: (code, text) for code, text in grouped}
     return [(k[0], places, rest.get(k[0], 0) if last[k[0]] == k else 0) for k, places in grouped.items()]
@@ -135,6 +139,7 @@ def _row(
         "time_share": share,
         "first_ts_ns": first,
         "last_ts_ns": known,
+        "first_line": next((p["line"] for p in places if p.get("line") is not None), None),
         "message": places[0]["message"],
         "advice": next((p["advice"] for p in places if p.get("advice")), None),
     }

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tracekit.analysis import _common as c
 from tracekit.analysis._inputs import tables
@@ -77,6 +78,18 @@ def log_edges(lo_ns: int, hi_ns: int, bins_per_decade: int = 5) -> list[int]:
     return [int(e) for e in edges[max(first, 0) : last + 1]]
 
 
+def _bins(values: NDArray[np.int64], bins_per_decade: int) -> tuple[list[int], list[int]]:
+    """Lower and upper edges: those of `log_edges` for all values above 0, behind a bin for those of 0.
+
+    No time is near 0 on a logarithmic axis: what is shorter than the clock's step would put as many
+    empty bins before all others as these have.
+    """
+    above = values[values > 0]
+    edges = log_edges(int(above.min()), int(above.max()), bins_per_decade) if above.size else []
+    zero = above.size < values.size
+    return [0] * zero + edges[:-1], [1] * zero + edges[1:]
+
+
 @tables("slices")
 def histogram(
     slices: pl.DataFrame,
@@ -106,7 +119,8 @@ def histogram(
     Returns
     -------
     pl.DataFrame
-        One row per group and bin, empty bins between the smallest and the largest value included:
+        One row per group and bin, empty bins between the smallest value above 0 and the largest one
+        included; values of 0 have a bin of their own, from 0 to 1, and none is between it and the next:
         `group` (String, null for tasks without a name), `lo_ns` (Int64, included), `hi_ns` (Int64,
         excluded), `n` (UInt32), `share` (Float64, of the group's n), `time_ns` (Int64, sum of
         values in the bin), `time_share` (Float64, of the group's time; null when that is 0).
@@ -139,15 +153,15 @@ def histogram(
     if df.is_empty():
         return pl.DataFrame(schema=schema)
     values = df["v"].to_numpy()
-    edges = log_edges(int(values.min()), int(values.max()), bins_per_decade)
-    index = np.searchsorted(np.asarray(edges), values, side="right") - 1
+    los, his = _bins(values, bins_per_decade)
+    index = np.searchsorted(np.asarray(los), values, side="right") - 1
     counted = (
         df.with_columns(pl.Series("_bin", index, dtype=pl.Int64))
         .group_by("group", "_bin")
         .agg(pl.len().cast(pl.UInt32).alias("n"), pl.col("v").sum().alias("time_ns"))
     )
     bins = pl.DataFrame(
-        {"_bin": range(len(edges) - 1), "lo_ns": edges[:-1], "hi_ns": edges[1:]},
+        {"_bin": range(len(los)), "lo_ns": los, "hi_ns": his},
         schema={"_bin": pl.Int64, "lo_ns": pl.Int64, "hi_ns": pl.Int64},
     )
     full = counted.select("group").unique().join(bins, how="cross")

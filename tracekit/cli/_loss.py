@@ -39,7 +39,7 @@ def print_bounds(
     trace: Trace, rows: Sequence[Mapping[str, Any]], picks: Picks, order: Sequence[str | None] = ()
 ) -> None:
     """Print between which bounds the metrics of the groups in `order` lie, whatever was lost."""
-    from tracekit.explain import bound
+    from tracekit.explain import bound, lost
 
     if on_standard_output() or not rows:
         return
@@ -47,6 +47,9 @@ def print_bounds(
     if missing.refused is not None:
         print()
         paragraph(f"No bounds can be given: {missing.refused}.")
+        return
+    if picks is SLICES and not missing.windows:
+        # Wakeups are missing alone, and nothing here depends on them.
         return
     cells = {(row["group"], row["metric"], row["statistic"]): bound(row) for row in rows}
     shown = [
@@ -56,6 +59,7 @@ def print_bounds(
     if not any(row[head] for row in shown for head, _, _ in picks):
         return
     print()
-    paragraph("Records are missing. Whatever was in them, the metrics lie within:")
+    what = "is missing" if missing.silent else "was in them"
+    paragraph(f"{lost(missing)} Whatever {what}, the metrics lie within:")
     heads = [head for head, _, _ in picks]
     table(shown, ["group", *heads] if order else heads, right=heads)

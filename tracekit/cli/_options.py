@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tracekit import registry
+from tracekit.cli._choice import Choice
 from tracekit.errors import FilterWarning, OutputError
 from tracekit.units import parse_duration
 
@@ -30,6 +31,7 @@ __all__ = [
     "input_options",
     "output_options",
     "output_place",
+    "side_place",
     "source_place",
 ]
 
@@ -241,7 +243,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
         click.argument("trace", metavar="TRACE", callback=source_place),
         click.option(
             "--format",
-            type=click.Choice(names),
+            type=Choice(names),
             metavar="NAME",
             help="Format of TRACE; by default its first bytes decide. See `tracekit formats`.",
         ),
@@ -257,6 +259,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
         click.option(
             "--machine",
             metavar="FILE",
+            callback=side_place,
             help="What `tracekit recipes machine` wrote; none for none. By default TRACE.machine.toml, where it is.",
         ),
         click.option(
@@ -414,17 +417,25 @@ def source_place(
 ) -> str | tuple[str, ...] | None:
     """Note what is read, for `output_place`."""
     for place in (given,) if isinstance(given, str) else given or ():
-        _apart(context, "read", place)
+        _apart(context, "trace", place)
+    return given
+
+
+def side_place(context: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Note a file that is read beside the trace, for `output_place`."""
+    if given:
+        _apart(context, "file", given)
     return given
 
 
 def _apart(context: click.Context, role: str, place: str) -> None:
     """Refuse to write over what is read, in whatever order they are given: no run makes a capture again."""
-    places = context.meta.setdefault("tracekit.places", {"read": [], "written": []})
+    places = context.meta.setdefault("tracekit.places", {"trace": [], "file": [], "written": []})
     places[role].append(place)
     for target in (place for place in places["written"] if Path(place).is_file()):
-        if any(_same(target, source) for source in places["read"]):
-            raise OutputError(f"{target}: this is the trace that is read; write to another file")
+        for what in ("trace", "file"):
+            if any(_same(target, source) for source in places[what]):
+                raise OutputError(f"{target}: this is the {what} that is read; write to another file")
 
 
 def _same(one: str, other: str) -> bool:
@@ -458,7 +469,7 @@ def analysis_options(shows: dict[str, str]) -> Callable[[F], F]:
     decorators: list[Callable[[Any], Any]] = [
         click.option(
             "--show",
-            type=click.Choice(list(shows)),
+            type=Choice(list(shows)),
             default=next(iter(shows)),
             show_default=True,
             help=f"Which table. {listed}.",
@@ -492,7 +503,7 @@ def group_option(*more: str) -> Callable[[F], F]:
     """The option `--by` of commands that know more groupings than names and threads."""
     return click.option(
         "--by",
-        type=click.Choice([*BY, *more]),
+        type=Choice([*BY, *more]),
         default="group",
         show_default=True,
         help=f"{BY_HELP} Or by process, control group, priority or policy{', or CPU' if 'cpu' in more else ''}.",
@@ -501,5 +512,5 @@ def group_option(*more: str) -> Callable[[F], F]:
 
 def by_option(function: F) -> F:
     """The option `--by`."""
-    choice = click.Choice(["group", "comm", "tid", "all"])
+    choice = Choice(["group", "comm", "tid", "all"])
     return click.option("--by", type=choice, default="group", show_default=True, help=BY_HELP)(function)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tracekit.cli._choice import Choice
+from tracekit.cli._options import side_place
 from tracekit.cli._room import room
 from tracekit.units import MOST_CPUS, MOST_HZ
 
@@ -45,7 +47,10 @@ def _overrides(context: click.Context, param: click.Parameter, given: Sequence[s
 def _scenario(context: click.Context, param: click.Parameter, file: str | None) -> Scenario | None:
     from tracekit.whatif.scenario import load
 
-    return None if file is None else load(file)
+    if file is None:
+        return None
+    side_place(context, param, file)
+    return load(file)
 
 
 def _costs(context: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -65,7 +70,7 @@ def costs_together(scenario: Scenario | None, costs: Mapping[str, str]) -> dict[
 
 placement_option = click.option(
     "--placement",
-    type=click.Choice(["auto", "model", "trace"]),
+    type=Choice(["auto", "model", "trace"]),
     default="auto",
     show_default=True,
     help="What decides where a task runs: the policy (model), or the recording (trace): each task is on the CPU on "
@@ -80,7 +85,7 @@ def replay_options(function: F) -> F:
     decorators = [
         click.option(
             "--loop",
-            type=click.Choice(["dependency", "open", "closed"]),
+            type=Choice(["dependency", "open", "closed"]),
             show_default="dependency",
             help="What moves when the schedule changes: wakeups with their wakers (dependency), nothing (open: each "
             "wakeup keeps its time), or everything (closed: each sleep keeps its length).",

@@ -6,6 +6,7 @@ import dataclasses
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._options import Input, input_options, output_options
 
 SHOWS = {
@@ -45,7 +46,7 @@ Examples:
 )
 @click.option(
     "--show",
-    type=click.Choice(list(SHOWS)),
+    type=Choice(list(SHOWS)),
     default="summary",
     show_default=True,
     help="Which table. " + "; ".join(f"{k}: {v}" for k, v in SHOWS.items()) + ".",

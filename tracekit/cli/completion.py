@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from tracekit.cli._choice import Choice
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -17,7 +19,7 @@ Examples:
   tracekit completion fish > ~/.config/fish/completions/tracekit.fish
 """,
 )
-@click.argument("shell", type=click.Choice(SHELLS), metavar=f"[{'|'.join(SHELLS)}]")
+@click.argument("shell", type=Choice(SHELLS), metavar=f"[{'|'.join(SHELLS)}]")
 def command(shell: str) -> None:
     """Print a script that completes words of tracekit in a shell.
 

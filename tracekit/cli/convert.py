@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._options import Input, input_options, output_place
 from tracekit.errors import OutputError
 
@@ -45,12 +46,12 @@ Examples:
     help="Where to: .parquet, .arrow or .csv; - for CSV on standard output.",
 )
 @click.option(
-    "--table", type=click.Choice(TABLES), default="events", show_default=True, help="Which table to write."
+    "--table", type=Choice(TABLES), default="events", show_default=True, help="Which table to write."
 )
 @click.option(
     "--as",
     "kind",
-    type=click.Choice(["parquet", "arrow", "csv"]),
+    type=Choice(["parquet", "arrow", "csv"]),
     help="Kind of file, when its name does not say.",
 )
 def command(source: Input, output: str, table: str, kind: str | None) -> None:

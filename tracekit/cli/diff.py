@@ -35,28 +35,31 @@ def _fitting(pattern: str) -> list[str]:
     return sorted(map(str, path.parent.glob(path.name)))
 
 
-def _files(sides: Sequence[Sequence[str]], traces: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Files of A and B, as arguments or as patterns."""
-    found: list[list[str]] = []
-    for name, patterns in zip(("--a", "--b"), sides, strict=True):
-        files: list[str] = []
-        for pattern in patterns:
-            fits = _fitting(pattern)
-            if not fits:
-                raise click.UsageError(f"{name} {pattern}: no file fits")
-            files += fits
-        found.append(files)
-    if traces and (found[0] or found[1]):
+def _fitting_all(context: click.Context, param: click.Parameter, patterns: tuple[str, ...]) -> list[str]:
+    """The files of a side, each of which is read and must not be written over."""
+    files: list[str] = []
+    for pattern in patterns:
+        fits = _fitting(pattern)
+        if not fits:
+            raise click.UsageError(f"{param.opts[0]} {pattern}: no file fits")
+        files += fits
+    source_place(context, param, tuple(files))
+    return files
+
+
+def _files(before: list[str], after: list[str], traces: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Files of A and B, as arguments or as fit patterns."""
+    if traces and (before or after):
         raise click.UsageError("expected either two traces or --a and --b, found both")
     if traces:
         if len(traces) != 2:
             raise click.UsageError(f"expected two traces, found {len(traces)}; for sets give --a and --b")
         return [traces[0]], [traces[1]]
-    if not found[0] or not found[1]:
+    if not before or not after:
         raise click.UsageError(
             "expected two traces, or --a and --b, such as --a 'before*.dat' --b 'after*.dat'"
         )
-    return found[0], found[1]
+    return before, after
 
 
 @click.command(
@@ -75,7 +78,7 @@ Examples:
     multiple=True,
     metavar="FILES",
     type=click.Path(),
-    callback=source_place,
+    callback=_fitting_all,
     help="Captures before; a glob, or given several times.",
 )
 @click.option(
@@ -84,7 +87,7 @@ Examples:
     multiple=True,
     metavar="FILES",
     type=click.Path(),
-    callback=source_place,
+    callback=_fitting_all,
     help="Captures after.",
 )
 @by_option
@@ -120,8 +123,8 @@ Examples:
 @output_options(plot=True)
 def command(
     traces: tuple[str, ...],
-    a: tuple[str, ...],
-    b: tuple[str, ...],
+    a: list[str],
+    b: list[str],
     by: str,
     min_effect: float,
     repeat_spread: float,
@@ -145,7 +148,7 @@ def command(
 
     if output is not None and not output.lower().endswith((".html", ".htm")):
         raise OutputError(f"{output}: expected a name that ends in .html")
-    before, after = (_read(files, quiet) for files in _files((a, b), traces))
+    before, after = (_read(files, quiet) for files in _files(a, b, traces))
     found = diff(before, after, by=by, min_effect=min_effect, repeat_spread=repeat_spread)
     judged = kept([judge_pair(c, before, after, by, repeat_spread) for c in fail_if])
     if output is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit import registry
-from tracekit.cli._options import output_options, source_place
+from tracekit.cli._options import output_options, side_place, source_place
 
 if TYPE_CHECKING:
     from tracekit.whatif.fitness import Check, Fitness
@@ -42,14 +42,19 @@ Examples:
     "--identity", metavar="POLICY", help="The policy that TRACE was captured under; by default inferred."
 )
 @click.option(
-    "--machine", metavar="FILE", help="What `tracekit recipes machine` wrote; by default TRACE.machine.toml."
+    "--machine",
+    metavar="FILE",
+    callback=side_place,
+    help="What `tracekit recipes machine` wrote; by default TRACE.machine.toml.",
 )
 @output_options(csv=False)
 def command(trace: str | None, identity: str | None, machine: str | None, as_json: bool) -> None:
     """Check the installation, or what a trace contains.
 
     Of a trace: can it be replayed, how well, what is missing, what to give, what to record next
-    time. Exit status 1 when something that is needed is missing, or the trace cannot be replayed.
+    time. Exit status 1 when a line says MISSING, and when no prediction from the trace is to be
+    trusted: it is replayed badly, or cannot be replayed. How well it is replayed may also not be
+    known (too few records, a trial that takes too long): that alone is status 0.
     """
     from tracekit.cli._output import emit_json
 
@@ -70,7 +75,7 @@ def command(trace: str | None, identity: str | None, machine: str | None, as_jso
         emit_json({**_plain(found), "trace": trace})
     else:
         _print_fitness(Path(trace).name, found)
-    if found.replay == "no" or not all(c.ok for c in found.checks):
+    if not found.sound:
         sys.exit(1)
 
 

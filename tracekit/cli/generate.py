@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._options import Input, input_options, output_place
 
 #: `tracekit.whatif.generating.TARGETS`, which is not imported here to keep help quick.
@@ -31,7 +32,7 @@ Examples:
     callback=output_place,
     help="Where to; - for standard output.",
 )
-@click.option("--as", "kind", required=True, type=click.Choice(TARGETS), help="What to write.")
+@click.option("--as", "kind", required=True, type=Choice(TARGETS), help="What to write.")
 @click.option(
     "--policy",
     metavar="POLICY",

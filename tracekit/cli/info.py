@@ -232,6 +232,8 @@ def _extent(cause: dict[str, Any]) -> str:
         parts.append(
             f"{'from' if until else 'first at' if cause['count'] > 1 else 'at'} {format_moment(first)}{until}"
         )
+    elif (line := cause["first_line"]) is not None:
+        parts.append(f"{'first at' if cause['count'] > 1 else 'at'} line {line}")
     return ", ".join(parts)
 
 

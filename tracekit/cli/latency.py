@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._gate import ended, extra_of, gate, gate_option
 from tracekit.cli._options import Input, analysis_options, group_option, input_options
 
@@ -41,7 +42,7 @@ Examples:
 @group_option()
 @click.option(
     "--cause",
-    type=click.Choice(CAUSES),
+    type=Choice(CAUSES),
     default="any",
     show_default=True,
     help="What made the task wait: a wakeup (wakeup latency), a preemption, a yield, or its first run.",

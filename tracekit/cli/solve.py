@@ -94,6 +94,7 @@ def _print(found: Solution, as_json: bool) -> None:
             {
                 "tracekit.solve": 1,
                 "tried": found.tried,
+                "already": found.already,
                 "proposals": shown,
                 "further": further,
                 "nearest": nearest,
@@ -107,6 +108,8 @@ def _print(found: Solution, as_json: bool) -> None:
         )
     else:
         paragraph(f"none found; {found.tried} sets of changes were replayed")
+    if found.already:
+        paragraph("as recorded, every goal is met already: nothing has to change for them")
     for number, proposal in enumerate(found.proposals, 1):
         print()
         _proposal(f"{number}.", proposal)

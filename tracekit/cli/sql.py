@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._options import Input, engine_options, input_options, output_options
 from tracekit.errors import TracekitError
 
@@ -31,7 +32,7 @@ Examples:
 @click.argument("query")
 @click.option(
     "--engine",
-    type=click.Choice(["perfetto", "duckdb"]),
+    type=Choice(["perfetto", "duckdb"]),
     default="perfetto",
     show_default=True,
     help="PerfettoSQL, or DuckDB on tracekit's own tables (slices, states, runqueue, tasks, events, ...).",

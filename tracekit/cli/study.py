@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._options import output_options
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ Examples:
   tracekit study cfs-sleepers --scale 0.3 --repeats 2 --json
 """,
 )
-@click.argument("names", nargs=-1, type=click.Choice(NAMES), metavar="[NAME]...")
+@click.argument("names", nargs=-1, type=Choice(NAMES), metavar="[NAME]...")
 @click.option(
     "--scale",
     type=click.FloatRange(0.01, 10),

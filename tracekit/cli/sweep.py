@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._options import output_options, output_place, source_place
 from tracekit.errors import OutputError
 from tracekit.units import MOST_CPUS, MOST_HZ
@@ -33,14 +34,14 @@ def sweep_options(function: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option(
                 "--by",
-                type=click.Choice(["group", "comm", "tid", "all"]),
+                type=Choice(["group", "comm", "tid", "all"]),
                 default="group",
                 show_default=True,
                 help="How to group tasks.",
             ),
             click.option(
                 "--loop",
-                type=click.Choice(["dependency", "open", "closed"]),
+                type=Choice(["dependency", "open", "closed"]),
                 default="dependency",
                 show_default="dependency",
                 help="How wakeups respond to the new schedule.",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._options import Input, input_options, output_options
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ Examples:
 @input_options()
 @click.option(
     "--by",
-    type=click.Choice(["comm", "group", "tid"]),
+    type=Choice(["comm", "group", "tid"]),
     default="comm",
     show_default=True,
     help="What a letter stands for: a name, a name without the number at its end, or a thread.",

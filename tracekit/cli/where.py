@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._options import Input, group_option, input_options, output_options
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ Examples:
 @group_option()
 @click.option(
     "--show",
-    type=click.Choice(list(SHOWS)),
+    type=Choice(list(SHOWS)),
     default="cpus",
     show_default=True,
     help="Which table. " + "; ".join(f"{k}: {v}" for k, v in SHOWS.items()) + ".",

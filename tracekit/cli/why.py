@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.cli._choice import Choice
 from tracekit.cli._options import Input, by_option, input_options, output_options
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ Examples:
 @click.option(
     "--of",
     "what",
-    type=click.Choice(["responses", "waits", "window"]),
+    type=Choice(["responses", "waits", "window"]),
     default="responses",
     show_default=True,
     help="What to explain: responses (wakeup until the next block), waits for a CPU, or all of the time.",
@@ -74,7 +75,7 @@ Examples:
 )
 @click.option(
     "--show",
-    type=click.Choice(list(SHOWS)),
+    type=Choice(list(SHOWS)),
     default="summary",
     show_default=True,
     help="Which table. " + "; ".join(f"{k}: {v}" for k, v in SHOWS.items()) + ".",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         judge_rows,
         parse_condition,
     )
-    from tracekit.explain.loss import bound, what_holds
+    from tracekit.explain.loss import bound, lost, what_holds
     from tracekit.explain.promises import Checked, check
     from tracekit.explain.tested import VARIANTS, counterfactuals
     from tracekit.explain.two_captures import Difference, diff
@@ -62,6 +62,7 @@ __all__ = [
     "judge",
     "judge_pair",
     "judge_rows",
+    "lost",
     "matrix",
     "parse_condition",
     "what_holds",
@@ -89,6 +90,7 @@ _HOMES = {
     "judge_rows": "gate",
     "matrix": "delays",
     "parse_condition": "gate",
+    "lost": "loss",
     "what_holds": "loss",
     "where": "whereabouts",
     "why": "delays",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.completion import Missing
 
-__all__ = ["UNITS", "bound", "what_holds"]
+__all__ = ["UNITS", "bound", "lost", "what_holds"]
 
 #: Units of metrics, where they are not ns.
 UNITS = {"switches": "1", "involuntary_switches": "1", "runqueue": "1"}
@@ -66,7 +66,7 @@ def what_holds(missing: Missing, bounds: pl.DataFrame) -> list[str]:
         else:
             between.append((row, text))
     what = "is missing" if missing.silent else "was in them"
-    said = [f"{_lost(missing)} Whatever {what}, known to 5 %: {_listed(known) or 'no metric'}."]
+    said = [f"{lost(missing)} Whatever {what}, known to 5 %: {_listed(known) or 'no metric'}."]
     for words, rows in (
         ("Between bounds", between),
         ("At least", least),
@@ -77,7 +77,19 @@ def what_holds(missing: Missing, bounds: pl.DataFrame) -> list[str]:
     return said
 
 
-def _lost(missing: Missing) -> str:
+def lost(missing: Missing) -> str:
+    """Say in a sentence what a trace does not hold.
+
+    Parameters
+    ----------
+    missing
+        What that is (`Trace.missing`); not nothing.
+
+    Returns
+    -------
+    str
+        As in ``3 records were lost in 2 places.``
+    """
     places = len(missing.losses) - len(missing.silent)
     where = f" in {format_count(places)} places" if places > 1 else ""
     if not missing.windows:

@@ -62,10 +62,10 @@ class Difference:
         if not n:
             return "Nothing can be compared: no group has enough samples on both sides."
         if not rows.height:
-            return f"No change found in {n} figures (false discoveries held to 5 %)."
+            return f"No change found in {n} metrics (false discoveries held to 5 %)."
         row = rows.row(0, named=True)
         return (
-            f"{rows.height} of {n} figures changed; the largest: {row['group']}'s {row['metric']} {row['statistic']} "
+            f"{rows.height} of {n} metrics changed; the largest: {row['group']}'s {row['metric']} {row['statistic']} "
             f"went from {_shown(row['a'], row['unit'])} to {_shown(row['b'], row['unit'])} ({_percent(row['change'])}, "
             f"90 % interval {_percent(row['lo'])} to {_percent(row['hi'])})."
         )
@@ -293,7 +293,7 @@ def _unlike(a: Sequence[Trace], b: Sequence[Trace]) -> list[str]:
     for name, side in (("A", a), ("B", b)):
         lost = [t.name for t in side if t.losses.height]
         if lost:
-            found.append(f"{name} lost records ({', '.join(lost)}): its figures are of what was kept")
+            found.append(f"{name} lost records ({', '.join(lost)}): its metrics are of what was kept")
     woken = [any(t.slices["wake_ts_ns"].null_count() < t.slices.height for t in side) for side in (a, b)]
     if woken[0] != woken[1]:
         found.append(f"{'B' if woken[0] else 'A'} has no wakeups: latencies and responses cannot be compared")

@@ -139,7 +139,9 @@ def time_label(ns: float) -> str:
     return format_ns(ns) if ns > 0 else "0"
 
 
-def time_axis(ax: Axes, lo_ns: float, hi_ns: float, label: str) -> None:
+def time_axis(
+    ax: Axes, lo_ns: float, hi_ns: float, label: str, zero: tuple[float, float] | None = None
+) -> None:
     """Make the x axis logarithmic in time, with labels in us, ms and s.
 
     Parameters
@@ -150,9 +152,11 @@ def time_axis(ax: Axes, lo_ns: float, hi_ns: float, label: str) -> None:
         Range to show; `lo_ns` must be positive.
     label
         What the axis shows.
+    zero
+        Where 0 stands, left of `lo_ns`; by default nowhere.
     """
     ax.set_xscale("log")
-    ax.set_xlim(lo_ns, hi_ns)
+    ax.set_xlim(lo_ns if zero is None else zero[0], hi_ns)
     decades = math.log10(hi_ns / lo_ns)
     steps: tuple[int, ...] = (1,) if decades > 3 else (1, 3) if decades > 1.6 else (1, 2, 5)
     first, last = math.floor(math.log10(lo_ns)), math.ceil(math.log10(hi_ns))
@@ -160,8 +164,10 @@ def time_axis(ax: Axes, lo_ns: float, hi_ns: float, label: str) -> None:
     ticks = [t for t in ticks if lo_ns * 0.999 <= t <= hi_ns * 1.001]
     while len(ticks) > 8:
         ticks = ticks[::2]
+    if zero is not None:
+        ticks = [math.sqrt(zero[0] * zero[1]), *ticks]
     ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: time_label(v)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: time_label(v if v >= lo_ns * 0.999 else 0)))
     # Minor ticks of a logarithmic axis would cost more time to lay out than all else.
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel(label)

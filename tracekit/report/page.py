@@ -153,7 +153,7 @@ def _lines(
         out.append(
             Line(
                 metric_name(*key),
-                value(row["recorded"], row["unit"]),
+                value(row["recorded"], row["unit"]) if known is None else effect_of(known).recorded,
                 " to ".join(value(end, row["unit"]) for end in bounds.get(key, ())),
                 f"whatever was lost: {bound(lost[key])}" if key in lost else "",
                 "" if row["n_recorded"] is None else format_count(row["n_recorded"]),

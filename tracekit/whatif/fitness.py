@@ -107,6 +107,14 @@ class Fitness:
     record: list[tuple[str, str]] = field(default_factory=list)
     metrics: pl.DataFrame | None = None
 
+    @property
+    def sound(self) -> bool:
+        """Whether no check found fault, and the verdict is neither ``badly`` nor ``no``.
+
+        What `tracekit doctor` gives as its exit status. ``unknown`` is no fault that was found.
+        """
+        return self.replay not in ("badly", "no") and all(check.ok for check in self.checks)
+
 
 class _Enough(Exception):
     """The time for the trial is over."""
@@ -296,7 +304,8 @@ def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
             "records",
             not damage,
             _damage(damage),
-            "larger buffers lose less; `tracekit info` lists the causes",
+            ("larger buffers lose less; " if any(d["severity"] == "loss" for d in damage) else "")
+            + "`tracekit info` lists the causes, and what to do",
         ),
         Check("slices", slices.height > 0, format_count(slices.height), "record sched_switch"),
     ]
@@ -310,7 +319,12 @@ def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
     if not missing.whole:
         held = missing.refused is None and trace.bounds("all")["lower"].count() > 0
         found = "; ".join(what_holds(missing, trace.bounds("all"))[:1])
-        checks.append(Check("what holds", held, found, "`tracekit info` lists the bounds of every metric"))
+        advice = (
+            "`tracekit info` lists the bounds of every metric"
+            if missing.refused is None
+            else "metrics are of what was recorded; `tracekit info` says what is missing"
+        )
+        checks.append(Check("what holds", held, found, advice))
     checks += [
         Check("CPUs", placed, f"{trace.cpus.height}", "print the CPU column: perf script -F +cpu"),
         Check(

@@ -71,7 +71,7 @@ class Part:
                 "time is that of slices behind another recorded task alone"
             )
         elif self.alone:
-            return "no record shows that tasks come from other CPUs or go there: figures are of these CPUs"
+            return "no record shows that tasks come from other CPUs or go there: metrics are of these CPUs"
         else:
             said = (
                 "what tasks do on other CPUs is not known, so that run-queue lengths and long waits are not to be "

@@ -117,16 +117,20 @@ class Solution:
         The one that comes nearest where none meets them; else the first proposal.
     tried
         Sets of changes that were replayed.
+    already
+        The identity replay meets the goals: nothing has to change.
     """
 
     proposals: tuple[Proposal, ...]
     further: tuple[Proposal, ...]
     best: Proposal | None
     tried: int
+    already: bool = False
 
     def __repr__(self) -> str:
         """Say how many were found."""
         found = f"{len(self.proposals)} proposals" if self.proposals else "none found"
+        found += ", goals met as recorded" if self.already else ""
         return f"<Solution: {found}, {self.tried} sets of changes tried>"
 
 
@@ -431,7 +435,7 @@ def solve(
     nearest = max(final, key=lambda c: _score(final[c][0]), default=None)
     fallback = None if nearest is None else _proposal(nearest, final[nearest][1], goals)
     best = proposals[0] if proposals else fallback
-    return Solution(tuple(proposals), tuple(further), best, len(seen))
+    return Solution(tuple(proposals), tuple(further), best, len(seen), min(seen[start][0]) >= 0)
 
 
 def _tried(

@@ -1,6 +1,7 @@
 //! What is odd about the choices of a policy of one's own: a task that it has lost, one that it starves.
+//! And a run that makes more records than memory should hold.
 
-use super::Engine;
+use super::{Engine, EngineError};
 use crate::task::{Ns, TaskId, TaskState, NEVER};
 
 /// So long a task may be ready on a CPU that is idle before it is taken for lost. Bandwidth limits
@@ -42,6 +43,19 @@ fn seconds(ns: Ns) -> f64 {
 }
 
 impl Engine {
+    /// Why a run is given up that makes ever more records.
+    #[cold]
+    pub(super) fn too_long(&self) -> EngineError {
+        EngineError(format!(
+            "{} records by {:.3} s, more than the {} that this run may keep in memory: tasks compete \
+            for CPUs for very long, or switch very often. Where a recording pauses for long (`silence` \
+            in `tracekit info`), who was on a CPU counts as running: replay a part, with --from and --to",
+            self.k.log.recs.len(),
+            seconds(self.k.now),
+            self.most_records,
+        ))
+    }
+
     /// Ends the run with an error when a task is ready on a CPU that has been idle for long beside it.
     pub(super) fn look_for_lost(&mut self, longest: Ns) {
         if !self.watch.on || self.k.failed.is_some() {

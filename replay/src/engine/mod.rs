@@ -155,6 +155,8 @@ pub struct Engine {
     ends_with_essential: bool,
     /// When an essential task last left a CPU.
     last_essential: Ns,
+    /// A run with more records ends with an error.
+    most_records: usize,
 }
 
 /// Events between two reports of progress, at which the caller may stop the run.
@@ -278,6 +280,7 @@ impl Engine {
             essential,
             ends_with_essential: essential > 0,
             last_essential: 0,
+            most_records: machine.most_records,
         };
         engine.queue_starts();
         Ok(engine)
@@ -338,8 +341,13 @@ impl Engine {
             if self.k.failed.is_some() {
                 return Err(self.failure());
             }
-            if self.counts.events.is_multiple_of(REPORT) && !progress(self.k.now) {
-                return Err(EngineError("stopped".into()));
+            if self.counts.events.is_multiple_of(REPORT) {
+                if self.k.log.recs.len() > self.most_records {
+                    return Err(self.too_long());
+                }
+                if !progress(self.k.now) {
+                    return Err(EngineError("stopped".into()));
+                }
             }
         }
         self.lost_at_the_end(self.k.now.max(if self.until == NEVER { 0 } else { self.until }));

@@ -44,6 +44,13 @@ pub struct Machine {
     pub seed: u64,
     /// False keeps no records, only counts.
     pub log: bool,
+    /// A run that makes more records ends with an error, before it takes all memory.
+    pub most_records: usize,
+}
+
+impl Machine {
+    /// The records of a workload that was written down take no more than 1.6 GB.
+    pub const MOST_RECORDS: usize = 1 << 26;
 }
 
 impl Default for Machine {
@@ -62,6 +69,7 @@ impl Default for Machine {
             at_least: 0,
             seed: 0,
             log: true,
+            most_records: Machine::MOST_RECORDS,
         }
     }
 }

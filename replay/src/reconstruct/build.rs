@@ -140,6 +140,7 @@ impl<'a> Builder<'a> {
             speeds: self.speeds.clone(),
             rates: self.rates.clone(),
             isolated: Default::default(),
+            entries: self.history.tasks.iter().map(|task| task.events.len()).sum(),
             uncaused: self.history.uncaused,
             yields_unrecorded: self.history.yields.0 == 0 && self.history.yields.1 > 0,
             ticks_show: self.history.has_runtime || !self.history.ticks.is_empty(),

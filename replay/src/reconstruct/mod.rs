@@ -269,6 +269,8 @@ pub struct Recon {
     pub rates: Rates,
     /// Those without a scheduling domain.
     pub isolated: Isolated,
+    /// Entries of the timelines of all tasks: how much was recorded of them.
+    pub entries: usize,
     /// Switches away from tasks that stayed ready, of which no record shows the cause.
     pub uncaused: u64,
     /// That tasks yielded only follows from other records: the trace shows involuntary switches.
