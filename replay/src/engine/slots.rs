@@ -376,10 +376,15 @@ impl Slots {
     pub fn clear_slice(&mut self, cpu: Cpu) {
         self.clear(cpu, SLICE);
     }
-    /// No reschedule of `cpu` is due.
+    /// No reschedule of `cpu` is due, and there is no slice on it.
     #[inline]
-    pub fn clear_resched(&mut self, cpu: Cpu) {
-        self.clear(cpu, RESCHED);
+    pub fn begin_choice(&mut self, cpu: Cpu) {
+        let e = &mut self.entries[cpu];
+        (e.times[place(SLICE)], e.keys[place(SLICE)]) = (NEVER, NOTHING);
+        (e.times[place(RESCHED)], e.keys[place(RESCHED)]) = (NEVER, NOTHING);
+        if cpu != self.last {
+            self.note(cpu);
+        }
     }
     /// The next reschedule of `cpu`.
     #[inline]
@@ -492,7 +497,10 @@ mod tests {
                 match kind {
                     SEGMENT if at == NEVER => slots.clear_segment_end(cpu),
                     SLICE if at == NEVER => slots.clear_slice(cpu),
-                    RESCHED if at == NEVER => slots.clear_resched(cpu),
+                    RESCHED if at == NEVER => {
+                        slots.begin_choice(cpu);
+                        model[SLICE][cpu] = NEVER;
+                    }
                     SEGMENT => slots.set_segment_end(cpu, at),
                     TICK => slots.set_tick(cpu, at),
                     SECOND => slots.set_second(at),
