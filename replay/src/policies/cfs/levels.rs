@@ -127,8 +127,7 @@ impl Cfs {
         }
         self.runnable[cpu] += 1;
         let mut at = t;
-        loop {
-            let Some(owner) = self.add(at) else { break };
+        while let Some(owner) = self.add(at) {
             self.update_curr(k, self.tasks[owner].q);
             if self.tasks[owner].on_rq {
                 break;
