@@ -22,13 +22,13 @@ impl Engine {
             self.k.class = class;
             self.stack.layers[class as usize].1.tick(&mut self.k, cpu, t);
         }
-        let costs = self.k.costs;
         if self.next_expired(cpu, now).is_some() {
             // Timers ride on the tick: they fire when its own work is done.
-            self.interrupt(cpu, costs.tick_wakeup);
+            self.interrupt(cpu, self.k.costs.tick_wakeup);
             self.k.cpus[cpu].irq_entry = Some(now);
             self.k.slots.set_timer(cpu, now.max(self.k.cpus[cpu].busy_until));
         } else {
+            let costs = &self.k.costs;
             self.interrupt(cpu, if self.k.cpus[cpu].need_resched { costs.tick_resched } else { costs.tick });
         }
         self.pass_over_ticks(cpu, now + tick - since);
@@ -47,7 +47,7 @@ impl Engine {
             return;
         }
         self.k.slots.set_tick(cpu, NEVER);
-        let soft = self.timers[cpu].first().map_or(NEVER, |t| t.soft);
+        let soft = self.k.cpus[cpu].timers.first().map_or(NEVER, |t| t.soft);
         let something = self.k.slots.earliest_time().min(soft).min(self.until);
         let tick = self.k.tick_ns;
         let passed = if something == NEVER { 0 } else { (something - next + tick - 1).max(0) / tick };

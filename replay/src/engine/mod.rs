@@ -24,7 +24,7 @@ pub mod slots;
 mod steps;
 pub mod stuck;
 mod switch;
-mod timer_heap;
+pub(crate) mod timer_heap;
 mod timers;
 mod wake;
 
@@ -35,7 +35,6 @@ use stuck::Stuck;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::cost::CACHE_COLD_AFTER;
 use crate::log::Log;
 use crate::machine::{CpuState, IdleCpus, Kernel};
 use crate::program::{Calls, Start, Workload};
@@ -133,8 +132,6 @@ pub struct Engine {
     switch_costs: Option<SwitchCostChange>,
     /// Starts, device and outside wakeups by (time, order).
     coming: BinaryHeap<Reverse<(Ns, u64, Coming, u32)>>,
-    /// Timers of each CPU.
-    timers: Vec<Timers>,
     order: u64,
     waiters: Lists,
     units: Vec<u32>,
@@ -210,6 +207,7 @@ impl Engine {
             irq_woke: None,
             timer_first: false,
             irq_entry: None,
+            timers: Timers::default(),
         };
         let n = work.tasks.len();
         let (sems, queues) = (work.sems.len(), work.queues as usize);
@@ -264,7 +262,6 @@ impl Engine {
             timer_mode: machine.timers,
             switch_costs: machine.switch_costs,
             coming: BinaryHeap::with_capacity(n + 1),
-            timers: vec![Timers::default(); machine.cpus],
             order: 0,
             waiters: Lists::new(sems),
             units,
@@ -366,7 +363,7 @@ impl Engine {
 
     /// Nothing is runnable and nothing will wake: a timer of a policy cannot change that.
     fn stalled(&self) -> bool {
-        self.coming.is_empty() && self.timers.iter().all(Timers::is_empty) && self.k.cpus.iter().all(|c| c.nr == 0)
+        self.coming.is_empty() && self.k.cpus.iter().all(|c| c.nr == 0 && c.timers.is_empty())
     }
 
     /// Does what is due; false where the run is over.
@@ -396,23 +393,6 @@ impl Engine {
             again(&mut self.k.slots, cpu, until);
         }
         off
-    }
-
-    /// What an interrupt on `cpu` takes behind its last wakeup.
-    pub(crate) fn wakeup_cost(&mut self, cpu: Cpu, idle: bool) -> Ns {
-        let first = self.k.cpus[cpu].irq_entry.take().is_none();
-        let costs = &self.k.costs;
-        if idle {
-            return costs.idle_exit;
-        }
-        if !self.k.cpus[cpu].need_resched {
-            return costs.interrupt_return;
-        }
-        if !first {
-            return costs.interrupt_last;
-        }
-        let cache_cold = self.k.now - self.k.cpus[cpu].switched_at >= CACHE_COLD_AFTER;
-        costs.interrupt + if cache_cold { costs.interrupt_cache_cold } else { 0 }
     }
 
     /// An interrupt takes `cost` from whoever runs on `cpu`.

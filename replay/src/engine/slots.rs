@@ -92,6 +92,13 @@ impl Node {
         let [a, b, c, d, e, f, g, h] = self.0;
         (a.min(b).min(c.min(d))).min(e.min(f).min(g.min(h)))
     }
+
+    /// The earliest behind `key`, which is the earliest of all: seen from there it is the last one.
+    #[inline(always)]
+    fn first_behind(&self, key: Key) -> Key {
+        let seen = Node(self.0.map(|k| k.wrapping_sub(key + 1)));
+        seen.first().wrapping_add(key + 1)
+    }
 }
 
 /// The earliest event of each CPU, in a tree. The root is node 0, the children of node `i` begin at
@@ -138,9 +145,17 @@ impl Firsts {
         self.up(i)
     }
 
-    /// Sets the earliest event of `cpu`, and that nothing is due on `other`; the earliest of all.
+    /// Sets the earliest event of `cpu`, and that nothing is due on `other`, whose event `chosen` was
+    /// the earliest of all; the earliest that is left.
     #[inline(always)]
-    fn exchange(&mut self, cpu: Cpu, first: Key, other: Cpu) -> Key {
+    fn exchange(&mut self, cpu: Cpu, first: Key, other: Cpu, chosen: Key) -> Key {
+        if let [node] = &mut self.nodes[..] {
+            // Found in what was there before: what is put there now need not have got there.
+            let left = node.first_behind(chosen).min(first);
+            node.0[cpu % 8] = first;
+            node.0[other % 8] = NOTHING;
+            return left;
+        }
         let (i, j) = (self.lowest + cpu / 8, self.lowest + other / 8);
         self.nodes[i].0[cpu % 8] = first;
         if i != j {
@@ -233,7 +248,7 @@ impl Slots {
     fn change(&mut self, entry: usize, first: Key) {
         let before = std::mem::replace(&mut self.last, entry);
         self.others = if entry < self.cpus && before < self.cpus {
-            self.firsts.exchange(before, first, entry).min(self.of_machine)
+            self.firsts.exchange(before, first, entry, self.others).min(self.of_machine)
         } else {
             self.change_machine(before, first, entry)
         };
@@ -376,10 +391,15 @@ impl Slots {
     pub fn clear_slice(&mut self, cpu: Cpu) {
         self.clear(cpu, SLICE);
     }
-    /// No reschedule of `cpu` is due.
+    /// No reschedule of `cpu` is due, and there is no slice on it.
     #[inline]
-    pub fn clear_resched(&mut self, cpu: Cpu) {
-        self.clear(cpu, RESCHED);
+    pub fn begin_choice(&mut self, cpu: Cpu) {
+        let e = &mut self.entries[cpu];
+        (e.times[place(SLICE)], e.keys[place(SLICE)]) = (NEVER, NOTHING);
+        (e.times[place(RESCHED)], e.keys[place(RESCHED)]) = (NEVER, NOTHING);
+        if cpu != self.last {
+            self.note(cpu);
+        }
     }
     /// The next reschedule of `cpu`.
     #[inline]
@@ -492,7 +512,10 @@ mod tests {
                 match kind {
                     SEGMENT if at == NEVER => slots.clear_segment_end(cpu),
                     SLICE if at == NEVER => slots.clear_slice(cpu),
-                    RESCHED if at == NEVER => slots.clear_resched(cpu),
+                    RESCHED if at == NEVER => {
+                        slots.begin_choice(cpu);
+                        model[SLICE][cpu] = NEVER;
+                    }
                     SEGMENT => slots.set_segment_end(cpu, at),
                     TICK => slots.set_tick(cpu, at),
                     SECOND => slots.set_second(at),

@@ -1,6 +1,7 @@
 //! What a running task does: the steps of its program. Those that are rare, or take long by
 //! themselves, are not inlined: the loop over events stays short.
 
+use super::wake::checked_cpu;
 use super::Engine;
 use crate::log::{RecKind, IDLE};
 use crate::machine::steps_of;
@@ -31,21 +32,20 @@ impl Engine {
     /// Does the steps of `t` up to the next one that takes time.
     fn advance(&mut self, cpu: Cpu, t: TaskId) {
         loop {
-            let pc = self.k.tasks[t.index()].pc as usize;
-            let Some(&step) = self.k.steps_of(t).get(pc) else {
-                let task = &mut self.k.tasks[t.index()];
+            let task = &mut self.k.tasks[t.index()];
+            let Some(&step) = steps_of(&self.k.work, task).get(task.pc as usize) else {
                 let Some((handler, back)) = task.handler.take() else { return self.exit(cpu, t) };
                 task.pc = back;
                 self.k.log.add(self.k.now, RecKind::Served, cpu, t.0, t.0, handler);
                 continue;
             };
-            if self.conditions.any_returning() && !matches!(step, Step::RunKernel { .. }) && self.returns(cpu, t) {
+            if !self.conditions.any_returning() && !self.k.cpus[cpu].need_resched {
+                task.pc += 1;
+            } else if self.comes_first(cpu, t) {
                 return;
+            } else {
+                self.k.tasks[t.index()].pc += 1;
             }
-            if self.k.cpus[cpu].need_resched && self.returns_before(t, step) {
-                return self.k.slots.set_resched(cpu, self.k.switching_until(cpu));
-            }
-            self.k.tasks[t.index()].pc += 1;
             let goes_on = match step {
                 Step::Run { ns } => ns == 0 || self.begin(cpu, t, ns, false),
                 Step::RunKernel { ns } => ns == 0 || self.begin(cpu, t, ns, true),
@@ -132,6 +132,21 @@ impl Engine {
                 return;
             }
         }
+    }
+
+    /// Whether something else comes before the next step of `t`.
+    #[inline(never)]
+    fn comes_first(&mut self, cpu: Cpu, t: TaskId) -> bool {
+        let task = &self.k.tasks[t.index()];
+        let step = steps_of(&self.k.work, task)[task.pc as usize];
+        if self.conditions.any_returning() && !matches!(step, Step::RunKernel { .. }) && self.returns(cpu, t) {
+            return true;
+        }
+        let back = self.k.cpus[cpu].need_resched && self.returns_before(t, step);
+        if back {
+            self.k.slots.set_resched(cpu, self.k.switching_until(cpu));
+        }
+        back
     }
 
     /// Whether `t` is back from one system call before it makes the one of `step`, in which it may fall
@@ -280,7 +295,7 @@ impl Engine {
         let class = self.class(t);
         self.stack.layers[class].1.stopping(&mut self.k, cpu, t, why);
         let mut free = now;
-        self.account_with(cpu, t, |c, task| {
+        self.account_with(cpu, t, |c, task, _| {
             debug_assert!(!c.idle, "a task has run there");
             c.curr = None;
             c.leaving = Some((t, why));
@@ -371,7 +386,7 @@ impl Engine {
         self.task_init(child, Some(Birth { parent, how }));
         let class = self.class(child);
         let to = self.stack.layers[class].1.select_cpu(&mut self.k, child, Select::Fork);
-        let to = self.checked_cpu(child, to);
+        let to = checked_cpu(&mut self.k, child, to);
         self.k.tasks[child.index()].cpu = to;
         self.k.log.add(self.k.now, RecKind::New, to, child.0, parent.0, cpu as u32);
         self.make_runnable(child, to, Enqueue::Fork);

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::cost::{cache_cold_share, Costs};
 use crate::log::{left, RecKind, IDLE};
-use crate::machine::CpuState;
+use crate::machine::{steps_of, CpuState};
 use crate::policy::{Enqueue, Stop};
 use crate::program::Step;
 use crate::speeds::Speeds;
@@ -20,7 +20,7 @@ impl Engine {
         if let Some(until) = self.still_elsewhere(cpu) {
             return self.k.slots.set_resched(cpu, until);
         }
-        self.k.slots.clear_resched(cpu);
+        self.k.slots.begin_choice(cpu);
         let now = self.k.now;
         let c = &mut self.k.cpus[cpu];
         c.need_resched = false;
@@ -32,7 +32,6 @@ impl Engine {
         if let Some(t) = prev {
             self.put_prev(cpu, t);
         }
-        self.k.slots.clear_slice(cpu);
         self.counts.dispatches += 1;
         let next = self.choose(cpu);
         if self.k.failed.is_some() {
@@ -74,13 +73,15 @@ impl Engine {
         self.k.class = class;
         let policy = &mut self.stack.layers[class as usize].1;
         policy.stopping(&mut self.k, cpu, t, why);
-        let slice = now - self.k.cpus[cpu].on_since;
-        self.account(cpu, t);
-        self.place_early(t, slice);
-        let task = &mut self.k.tasks[t.index()];
-        task.state = TaskState::Runnable;
-        task.since = now;
-        self.k.cpus[cpu].curr = None;
+        let (mut slice, mut left) = (0, 0);
+        self.account_with(cpu, t, |c, task, ran| {
+            (slice, left) = (ran, task.left);
+            (task.state, task.since) = (TaskState::Runnable, now);
+            c.curr = None;
+        });
+        if left < slice / 2 {
+            self.place_early(t);
+        }
         if !self.k.allowed(t, cpu) && self.migrate_disallowed(cpu, t) {
             return;
         }
@@ -89,15 +90,11 @@ impl Engine {
     }
 
     /// A task that was recorded to go on elsewhere goes at the end of the slice that is nearest to
-    /// that point of its program: of this
-    /// `slice` where less than half as much work is left as it did in it.
-    fn place_early(&mut self, t: TaskId, slice: Ns) {
-        let task = &self.k.tasks[t.index()];
-        if task.left >= slice / 2 {
-            return;
-        }
-        if let Some(&Step::Place { cpu }) = self.k.steps_of(t).get(task.pc as usize) {
-            let task = &mut self.k.tasks[t.index()];
+    /// that point of its program: of one behind which less than half as much work is left as it did
+    /// in it.
+    fn place_early(&mut self, t: TaskId) {
+        let task = &mut self.k.tasks[t.index()];
+        if let Some(&Step::Place { cpu }) = steps_of(&self.k.work, task).get(task.pc as usize) {
             task.attrs.affinity = CpuSet::of(&[cpu as Cpu]);
             task.pc += 1;
         }
@@ -106,12 +103,12 @@ impl Engine {
     /// Books the slice of `t` on `cpu` and what is left of its run step.
     #[inline(always)]
     pub(super) fn account(&mut self, cpu: Cpu, t: TaskId) {
-        self.account_with(cpu, t, |_, _| ());
+        self.account_with(cpu, t, |_, _, _| ());
     }
 
-    /// The same, and `more` is done with both at once.
+    /// The same, and `more` is done with both and the length of the slice at once.
     #[inline(always)]
-    pub(super) fn account_with(&mut self, cpu: Cpu, t: TaskId, more: impl FnOnce(&mut CpuState, &mut Task)) {
+    pub(super) fn account_with(&mut self, cpu: Cpu, t: TaskId, more: impl FnOnce(&mut CpuState, &mut Task, Ns)) {
         let now = self.k.now;
         if self.ends_with_essential && self.k.work.tasks[t.index()].essential {
             self.last_essential = now;
@@ -127,7 +124,7 @@ impl Engine {
             task.left = if end == NEVER { NEVER } else { self.k.speeds.work(cpu, now.max(c.run_from), end) };
             self.k.slots.clear_segment_end(cpu);
         }
-        more(c, task);
+        more(c, task, ran);
     }
 
     fn choose(&mut self, cpu: Cpu) -> Option<TaskId> {

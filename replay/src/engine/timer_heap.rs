@@ -2,11 +2,11 @@
 //! it stays in registers: the heap of the standard library reads it from memory as a whole, where
 //! it has just been written in parts, and waits for that.
 
-use crate::task::{Ns, TaskId};
+use crate::task::{Ns, TaskId, NEVER};
 
 /// The timer of a sleeping task.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     pub hard: Ns,
     /// Of equal expiries the one that was set first comes first.
     pub order: u64,
@@ -23,7 +23,7 @@ impl Timer {
 
 /// Timers, of which the first to expire is known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Timers(Vec<Timer>);
+pub(crate) struct Timers(Vec<Timer>);
 
 impl Timers {
     /// None is set.
@@ -35,6 +35,19 @@ impl Timers {
     #[inline(always)]
     pub fn first(&self) -> Option<&Timer> {
         self.0.first()
+    }
+
+    /// When the first expires at last.
+    #[inline(always)]
+    pub fn first_expiry(&self) -> Ns {
+        self.first().map_or(NEVER, |t| t.hard)
+    }
+
+    /// Whose timer an interrupt that came at `entry` fires next: that of the first, where its soft
+    /// expiry has passed by then and its hard one is not behind `latest`.
+    #[inline(always)]
+    pub fn expired(&self, entry: Ns, latest: Ns) -> Option<TaskId> {
+        self.first().filter(|t| t.soft <= entry && t.hard <= latest).map(|t| t.task)
     }
 
     /// Sets one.

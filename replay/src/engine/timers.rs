@@ -70,26 +70,21 @@ impl Engine {
     #[inline(always)]
     pub(super) fn arm_timer(&mut self, cpu: Cpu, t: TaskId, soft: Ns, hard: Ns) {
         self.order += 1;
-        let timers = &mut self.timers[cpu];
-        let first = timers.first().map_or(NEVER, |t| t.hard);
-        self.k.cpus[cpu].timer_first = hard < first.min(self.k.slots.tick(cpu));
+        let tick = self.k.slots.tick(cpu);
+        let c = &mut self.k.cpus[cpu];
+        let first = c.timers.first_expiry();
+        c.timer_first = hard < first.min(tick);
         // A recorded end may come a little before the time asked for.
-        timers.push(Timer { hard, order: self.order, soft: soft.min(hard), task: t });
+        c.timers.push(Timer { hard, order: self.order, soft: soft.min(hard), task: t });
         self.k.slots.set_timer(cpu, first.min(hard));
-    }
-
-    fn next_timer(&mut self, cpu: Cpu) {
-        let first = self.timers[cpu].first().map_or(NEVER, |t| t.hard);
-        self.k.slots.set_timer(cpu, first);
     }
 
     /// The timer that an interrupt that came at `entry` fires next. Timers stand in order of their
     /// hard expiry, and the tick is one of them: the first whose soft expiry has not passed holds
     /// up those behind it.
+    #[inline(always)]
     pub(super) fn next_expired(&self, cpu: Cpu, entry: Ns) -> Option<TaskId> {
-        let timer = self.timers[cpu].first()?;
-        let behind_tick = timer.hard > self.k.slots.tick(cpu).max(self.k.now);
-        (timer.soft <= entry && !behind_tick).then_some(timer.task)
+        self.k.cpus[cpu].timers.expired(entry, self.k.slots.tick(cpu).max(self.k.now))
     }
 
     /// A timer interrupt: it fires every timer whose soft expiry has passed. One is fired now; when
@@ -104,20 +99,24 @@ impl Engine {
         if c.lazy {
             self.k.returns_to_task(cpu);
         }
-        let Some(t) = self.next_expired(cpu, entry) else { return self.next_timer(cpu) };
-        self.timers[cpu].pop();
-        let idle = self.k.is_idle(cpu);
+        let c = &mut self.k.cpus[cpu];
+        let Some(t) = c.timers.expired(entry, self.k.slots.tick(cpu).max(now)) else {
+            return self.k.slots.set_timer(cpu, c.timers.first_expiry());
+        };
+        let idle = c.idle && c.nr == 0;
+        c.timers.pop();
         self.wake(t, Wake::Timer);
-        self.note_preemption(cpu, t);
-        let next = self.timers[cpu].first();
-        if next.is_some_and(|t| t.soft <= entry) && self.next_expired(cpu, entry).is_some() {
+        let c = &mut self.k.cpus[cpu];
+        c.note_preemption(t);
+        let next = c.timers.first_expiry();
+        if c.timers.expired(entry, self.k.slots.tick(cpu).max(now)).is_some() {
+            c.irq_entry = Some(entry);
             let step = self.k.costs.next_wakeup;
-            self.interrupt(cpu, step);
-            self.k.cpus[cpu].irq_entry = Some(entry);
             self.k.slots.set_timer(cpu, now + step);
+            self.interrupt(cpu, step);
         } else {
-            self.k.slots.set_timer(cpu, next.map_or(NEVER, |t| t.hard));
-            let cost = self.wakeup_cost(cpu, idle);
+            let cost = c.wakeup_cost(&self.k.costs, now, idle);
+            self.k.slots.set_timer(cpu, next);
             self.interrupt(cpu, cost);
         }
     }

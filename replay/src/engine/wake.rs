@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::{Coming, Engine};
 use crate::log::{RecKind, IDLE};
-use crate::policy::{Enqueue, Select, Wake};
+use crate::policy::{Enqueue, Kernel, Policy, Select, Wake};
 use crate::program::{Calls, Start, Step};
 use crate::task::{Cpu, TaskId, TaskState, NEVER};
 
@@ -29,19 +29,14 @@ impl Engine {
         self.k.slots.set_wake(first);
     }
 
-    /// Notes that an interrupt has just woken `t`, where a choice of a task follows from that.
-    pub(super) fn note_preemption(&mut self, cpu: Cpu, t: TaskId) {
-        let c = &mut self.k.cpus[cpu];
-        c.irq_woke = c.need_resched.then_some(t);
-    }
-
     fn interrupt_wake(&mut self, cpu: Cpu, t: TaskId, wake: Wake) {
         let idle = self.k.is_idle(cpu);
         self.k.here = Some(cpu);
         self.k.returns_to_task(cpu);
         self.wake(t, wake);
-        self.note_preemption(cpu, t);
-        let cost = self.wakeup_cost(cpu, idle);
+        let c = &mut self.k.cpus[cpu];
+        c.note_preemption(t);
+        let cost = c.wakeup_cost(&self.k.costs, self.k.now, idle);
         self.interrupt(cpu, cost);
     }
 
@@ -58,7 +53,7 @@ impl Engine {
             _ => {
                 let class = self.class(t);
                 let to = self.stack.layers[class].1.select_cpu(&mut self.k, t, Select::Fork);
-                self.checked_cpu(t, to)
+                checked_cpu(&mut self.k, t, to)
             }
         };
         self.k.tasks[t.index()].cpu = cpu;
@@ -141,9 +136,12 @@ impl Engine {
     #[inline(always)]
     pub(super) fn wake(&mut self, t: TaskId, wake: Wake) {
         let class = self.class(t);
-        let to = self.stack.layers[class].1.select_cpu(&mut self.k, t, Select::Wakeup(wake));
-        let to = self.checked_cpu(t, to);
-        let from = std::mem::replace(&mut self.k.tasks[t.index()].cpu, to);
+        let policy = &mut self.stack.layers[class].1;
+        let to = policy.select_cpu(&mut self.k, t, Select::Wakeup(wake));
+        let to = checked_cpu(&mut self.k, t, to);
+        let task = &mut self.k.tasks[t.index()];
+        let from = std::mem::replace(&mut task.cpu, to);
+        (task.state, task.since) = (TaskState::Runnable, self.k.now);
         let kind = match wake {
             Wake::Task { .. } => 0,
             Wake::Timer => 1,
@@ -158,7 +156,7 @@ impl Engine {
                 self.still_on.push((t, from));
             }
         }
-        self.make_runnable(t, to, Enqueue::Wakeup(wake));
+        queue_up(&mut self.k, &mut **policy, class as u8, t, to, Enqueue::Wakeup(wake));
     }
 
     /// Moves `t`, which is runnable, in no queue, and may no longer use `cpu`, to the queue of a
@@ -181,51 +179,71 @@ impl Engine {
         true
     }
 
-    #[inline(always)]
-    pub(super) fn checked_cpu(&mut self, t: TaskId, cpu: Cpu) -> Cpu {
-        if cpu >= self.k.cpus.len() {
-            self.k.fail(format!("select_cpu chose CPU {cpu} of {}", self.k.cpus.len()));
-            return 0;
-        }
-        if !self.k.allowed(t, cpu) && (0..self.k.cpus.len()).any(|c| self.k.allowed(t, c)) {
-            self.k.fail(format!("select_cpu chose CPU {cpu} for task {}, which may not use it", t.0));
-        }
-        cpu
-    }
-
     /// Puts `t` on the queue of `cpu`.
-    #[inline(always)]
     pub(super) fn make_runnable(&mut self, t: TaskId, cpu: Cpu, why: Enqueue) {
-        let now = self.k.now;
         let task = &mut self.k.tasks[t.index()];
-        task.state = TaskState::Runnable;
-        task.since = now;
-        self.k.class = task.class;
-        let policy = &mut self.stack.layers[task.class as usize].1;
-        let c = &mut self.k.cpus[cpu];
-        c.nr += 1;
-        if c.idle {
-            self.k.idle.set(cpu, false);
-        }
-        // Clocks do not go back.
-        c.clock = if why == Enqueue::Fork { c.clock.max(now - self.k.costs.fork_clock) } else { now };
-        policy.runnable(&mut self.k, cpu, t);
-        policy.enqueue(&mut self.k, cpu, t, why);
-        self.preempt_check(cpu, t, why);
+        (task.state, task.since) = (TaskState::Runnable, self.k.now);
+        let class = task.class;
+        self.k.class = class;
+        queue_up(&mut self.k, &mut *self.stack.layers[class as usize].1, class, t, cpu, why);
     }
 
     /// `t` has just been queued on `cpu`: does it preempt?
-    #[inline(always)]
     pub(super) fn preempt_check(&mut self, cpu: Cpu, t: TaskId, why: Enqueue) {
-        let Some(curr) = self.k.cpus[cpu].curr else {
-            return self.k.resched(cpu);
-        };
-        let (ours, theirs) = (self.k.tasks[t.index()].class, self.k.tasks[curr.index()].class);
-        if ours < theirs {
-            self.k.resched_keeping_clock(cpu);
-        } else if ours == theirs {
-            self.k.class = ours;
-            self.stack.layers[ours as usize].1.wakeup_preempt(&mut self.k, cpu, curr, t, why);
-        }
+        let class = self.k.tasks[t.index()].class;
+        preempt_check(&mut self.k, &mut *self.stack.layers[class as usize].1, class, cpu, t, why);
+    }
+}
+
+/// The CPU that a policy chose for `t`, where there is such a one.
+#[inline(always)]
+pub(super) fn checked_cpu(k: &mut Kernel, t: TaskId, cpu: Cpu) -> Cpu {
+    if cpu < k.cpus.len() && k.allowed(t, cpu) {
+        return cpu;
+    }
+    not_allowed(k, t, cpu)
+}
+
+/// The same where `t` may not use `cpu`, or there is no such CPU.
+#[cold]
+fn not_allowed(k: &mut Kernel, t: TaskId, cpu: Cpu) -> Cpu {
+    if cpu >= k.cpus.len() {
+        k.fail(format!("select_cpu chose CPU {cpu} of {}", k.cpus.len()));
+        return 0;
+    }
+    if (0..k.cpus.len()).any(|c| k.allowed(t, c)) {
+        k.fail(format!("select_cpu chose CPU {cpu} for task {}, which may not use it", t.0));
+    }
+    cpu
+}
+
+/// `t`, which has become runnable, comes on the queue of `cpu`; `policy` is that of its class.
+#[inline(always)]
+fn queue_up(k: &mut Kernel, policy: &mut dyn Policy, class: u8, t: TaskId, cpu: Cpu, why: Enqueue) {
+    let now = k.now;
+    let c = &mut k.cpus[cpu];
+    c.nr += 1;
+    if c.idle {
+        k.idle.set(cpu, false);
+    }
+    // Clocks do not go back.
+    c.clock = if why == Enqueue::Fork { c.clock.max(now - k.costs.fork_clock) } else { now };
+    policy.runnable(k, cpu, t);
+    policy.enqueue(k, cpu, t, why);
+    preempt_check(k, policy, class, cpu, t, why);
+}
+
+/// Does `t`, which is of `class` and has just been queued on `cpu`, preempt what runs there?
+#[inline(always)]
+fn preempt_check(k: &mut Kernel, policy: &mut dyn Policy, class: u8, cpu: Cpu, t: TaskId, why: Enqueue) {
+    let Some(curr) = k.cpus[cpu].curr else {
+        return k.resched(cpu);
+    };
+    let theirs = k.tasks[curr.index()].class;
+    if class < theirs {
+        k.resched_keeping_clock(cpu);
+    } else if class == theirs {
+        k.class = class;
+        policy.wakeup_preempt(k, cpu, curr, t, why);
     }
 }

@@ -1,5 +1,7 @@
 //! The state of a CPU.
 
+use crate::cost::{Costs, CACHE_COLD_AFTER};
+use crate::engine::timer_heap::Timers;
 use crate::reasons::Stop;
 use crate::task::{Ns, TaskId};
 
@@ -45,6 +47,8 @@ pub(crate) struct CpuState {
     pub timer_first: bool,
     /// When the interrupt going on came, where it has done something already: a wakeup or a tick.
     pub irq_entry: Option<Ns>,
+    /// The timers of tasks that fell asleep on it.
+    pub timers: Timers,
 }
 
 impl CpuState {
@@ -57,5 +61,28 @@ impl CpuState {
         } else {
             0
         }
+    }
+
+    /// An interrupt has just woken `t`: notes it where a choice of a task follows from that.
+    #[inline(always)]
+    pub fn note_preemption(&mut self, t: TaskId) {
+        self.irq_woke = self.need_resched.then_some(t);
+    }
+
+    /// What an interrupt takes behind its last wakeup; `idle`, where nothing ran.
+    #[inline(always)]
+    pub fn wakeup_cost(&mut self, costs: &Costs, now: Ns, idle: bool) -> Ns {
+        let first = self.irq_entry.take().is_none();
+        if idle {
+            return costs.idle_exit;
+        }
+        if !self.need_resched {
+            return costs.interrupt_return;
+        }
+        if !first {
+            return costs.interrupt_last;
+        }
+        let cache_cold = now - self.switched_at >= CACHE_COLD_AFTER;
+        costs.interrupt + if cache_cold { costs.interrupt_cache_cold } else { 0 }
     }
 }

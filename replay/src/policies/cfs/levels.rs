@@ -35,13 +35,17 @@ impl Cfs {
         (a, b)
     }
 
-    fn add(&mut self, e: TaskId) {
+    /// `e` comes on its queue; the group's share that this belongs to.
+    #[inline(always)]
+    fn add(&mut self, e: TaskId) -> Option<TaskId> {
         let entity = &mut self.tasks[e];
         entity.on_rq = true;
-        let rq = &mut self.rqs[entity.q];
+        let q = entity.q;
+        let rq = &mut self.rqs[q];
         rq.load += entity.weight.w;
         rq.nr += 1;
         entity.place = rq.line.insert(entity.vruntime, e);
+        self.update_min(q)
     }
 
     /// `e` waits on its queue.
@@ -60,17 +64,23 @@ impl Cfs {
         }
     }
 
-    /// `e`, which waits no more, leaves the books of its queue.
+    /// `e` leaves its queue, where it waits or runs.
+    #[inline(always)]
     fn forget(&mut self, e: TaskId) {
         let entity = &mut self.tasks[e];
         entity.on_rq = false;
         let q = entity.q;
         let rq = &mut self.rqs[q];
+        if entity.place.is_queued() {
+            rq.line.remove(std::mem::take(&mut entity.place));
+        }
         rq.load -= entity.weight.w;
         rq.nr -= 1;
-        self.clear_buddies(e);
-        if self.rqs[q].curr == Some(e) {
-            self.rqs[q].curr = None;
+        if rq.curr == Some(e) {
+            rq.curr = None;
+        }
+        if rq.marks(e) {
+            self.clear_these(e);
         }
         self.update_min(q);
     }
@@ -98,8 +108,6 @@ impl Cfs {
         }
         if let Enqueue::Wakeup(_) = why {
             self.place_woken(t);
-            let e = &mut self.tasks[t];
-            e.start_sum = e.sum;
         }
         if why == Enqueue::SwitchedTo {
             let floor = self.rqs[q].min_vruntime;
@@ -119,11 +127,7 @@ impl Cfs {
         }
         self.runnable[cpu] += 1;
         let mut at = t;
-        loop {
-            self.add(at);
-            let q = self.tasks[at].q;
-            self.update_min(q);
-            let Some(owner) = self.rqs[q].owner else { break };
+        while let Some(owner) = self.add(at) {
             self.update_curr(k, self.tasks[owner].q);
             if self.tasks[owner].on_rq {
                 break;
@@ -145,11 +149,23 @@ impl Cfs {
 
     /// `t` is no longer runnable on `cpu`, and the groups above it neither where nothing else is in them.
     pub(super) fn take_out(&mut self, k: &Kernel, cpu: Cpu, t: TaskId, sleeps: bool) {
+        self.leave_queues(k, cpu, t, sleeps);
+        if let Some(bal) = &mut self.bal {
+            self.groups.leaves(bal, k.now(), cpu, t);
+            if sleeps {
+                bal.falls_asleep(k.now(), t);
+            }
+        }
+        self.refresh_shares(k, t);
+    }
+
+    /// The same but for its load.
+    #[inline]
+    fn leave_queues(&mut self, k: &Kernel, cpu: Cpu, t: TaskId, sleeps: bool) {
         let mut at = t;
         loop {
             let q = self.tasks[at].q;
             self.update_curr(k, q);
-            self.out_of_line(at);
             self.forget(at);
             let Some(owner) = self.rqs[q].owner else { break };
             if self.rqs[q].nr > 0 {
@@ -162,13 +178,17 @@ impl Cfs {
             at = owner;
         }
         self.runnable[cpu] -= 1;
-        if let Some(bal) = &mut self.bal {
-            self.groups.leaves(bal, k.now(), cpu, t);
-            if sleeps {
-                bal.falls_asleep(k.now(), t);
-            }
-        }
-        self.refresh_shares(k, t);
+    }
+
+    /// `t`, which has been charged, falls asleep on `cpu`: as [`Self::take_out`] behind
+    /// [`super::linux::Balancer::task_stops`], at once where it is in no group; false where it is in one.
+    #[inline]
+    pub(super) fn sleeps_alone(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) -> bool {
+        let Some(bal) = self.bal.as_mut().filter(|_| self.groups.is_empty()) else { return false };
+        bal.sleeps_alone(k.now(), cpu, t);
+        self.forget(t);
+        self.runnable[cpu] -= 1;
+        true
     }
 
     /// The groups above what ran go back to their queues; those that are chosen again at once go on.
@@ -193,10 +213,11 @@ impl Cfs {
 
     /// Charges what runs, on all levels of `t`.
     #[inline]
-    pub(super) fn charge_chain(&mut self, k: &Kernel, t: TaskId) {
+    pub(super) fn charge_chain(&mut self, k: &Kernel, cpu: Cpu, t: TaskId) {
+        let clock = k.clock(cpu);
         let mut at = Some(t);
         while let Some(e) = at {
-            self.update_curr(k, self.tasks[e].q);
+            self.charge_to(clock, self.tasks[e].q);
             at = self.above(e);
         }
     }

@@ -313,16 +313,19 @@ impl Policy for Cfs {
         let clock = k.clock(cpu);
         let mut at = Some(t);
         while let Some(e) = at {
-            self.out_of_line(e);
-            let rq = &mut self.rqs[self.tasks[e].q];
-            rq.curr = Some(e);
-            rq.exec_start = clock;
+            let entity = &mut self.tasks[e];
+            let rq = &mut self.rqs[entity.q];
+            if entity.place.is_queued() {
+                rq.line.remove(std::mem::take(&mut entity.place));
+            }
+            (rq.curr, rq.exec_start) = (Some(e), clock);
             // Since group scheduling, choosing what ran until now again changes nothing.
-            let anew = if e == t { switched } else { self.tasks[e].put_at != k.now() };
+            let anew = if e == t { switched } else { entity.put_at != k.now() };
             if anew || self.tun.form < Form::V61 {
-                let e = &mut self.tasks[e];
-                e.prev_sum = e.sum;
-                self.clear_buddies(at.unwrap_or(t));
+                entity.prev_sum = entity.sum;
+                if rq.marks(e) {
+                    self.clear_these(e);
+                }
             }
             if let (Some(bal), true) = (&mut self.bal, e != t) {
                 bal.set_running(k.now(), e, true);
@@ -332,8 +335,11 @@ impl Policy for Cfs {
     }
 
     fn stopping(&mut self, k: &mut Kernel, cpu: Cpu, t: TaskId, why: Stop) {
-        self.charge_chain(k, t);
+        self.charge_chain(k, cpu, t);
         self.tasks[t].last_ran = k.now();
+        if why == Stop::Slept && self.sleeps_alone(k, cpu, t) {
+            return;
+        }
         if let Some(bal) = &mut self.bal {
             bal.task_stops(k.now(), cpu, t);
         }

@@ -1,7 +1,7 @@
 //! Accounting, placement, preemption and choice.
 
 use super::fixed::{self, Weight};
-use super::{Cfs, Form, Rq, Tunables};
+use super::{Cfs, Entity, Form, Rq, Tunables};
 
 use crate::policies::weights;
 use crate::policy::{Enqueue, Kernel};
@@ -31,39 +31,50 @@ impl Rq {
         };
         self.min_vruntime = self.min_vruntime.max(low);
     }
+
+    /// Charges `e`, which runs here, up to `now`, and tells for how long.
+    #[inline(never)]
+    fn charge(&mut self, e: &mut Entity, tun: &Tunables, now: Ns) -> Ns {
+        let delta = now - std::mem::replace(&mut self.exec_start, now);
+        e.sum += delta;
+        e.vruntime += tun.fair(delta, e.weight);
+        self.raise_min(e.on_rq.then_some(e.vruntime));
+        delta
+    }
+
+    /// `e` is preferred or passed over.
+    #[inline(always)]
+    pub(super) fn marks(&self, e: TaskId) -> bool {
+        let is = Some(e);
+        self.next == is || self.last == is || self.skip == is
+    }
 }
 
 impl Cfs {
     /// Charges what runs on queue `q` up to now.
     #[inline(always)]
     pub(super) fn update_curr(&mut self, k: &Kernel, q: usize) {
-        let rq = &self.rqs[q];
-        let Some(t) = rq.curr else { return };
-        let now = k.clock(self.groups.cpu_of(q));
-        if now > rq.exec_start {
-            self.charge(q, t, now);
-        }
+        self.charge_to(k.clock(self.groups.cpu_of(q)), q);
     }
 
-    /// Charges `t`, which runs on queue `q`.
-    #[inline(never)]
-    fn charge(&mut self, q: usize, t: TaskId, now: Ns) {
-        let (rq, e) = (&mut self.rqs[q], &mut self.tasks[t]);
-        let delta = now - std::mem::replace(&mut rq.exec_start, now);
-        e.sum += delta;
-        e.vruntime += self.tun.fair(delta, e.weight);
-        rq.raise_min(e.on_rq.then_some(e.vruntime));
-        if self.use_quota(q, delta) {
+    /// Charges what runs on queue `q` up to `now`.
+    #[inline(always)]
+    pub(super) fn charge_to(&mut self, now: Ns, q: usize) {
+        let rq = &mut self.rqs[q];
+        let Some(t) = rq.curr.filter(|_| now > rq.exec_start) else { return };
+        let delta = rq.charge(&mut self.tasks[t], &self.tun, now);
+        if self.quota.any() && self.use_quota(q, delta) {
             self.out_of_quota = Some(self.groups.cpu_of(q));
         }
     }
 
-    /// Brings the minimum of queue `q` up to date.
-    #[inline]
-    pub(super) fn update_min(&mut self, q: usize) {
+    /// Brings the minimum of queue `q` up to date; the group's share that it belongs to.
+    #[inline(always)]
+    pub(super) fn update_min(&mut self, q: usize) -> Option<TaskId> {
         let rq = &mut self.rqs[q];
         let curr = rq.curr.map(|t| &self.tasks[t]).filter(|e| e.on_rq).map(|e| e.vruntime);
         rq.raise_min(curr);
+        rq.owner
     }
 
     /// The time that `e` is to run within a period: its part of its group's part of the period of
@@ -119,20 +130,19 @@ impl Cfs {
     /// What slept gets credit for it, up to a bound.
     #[inline(always)]
     pub(super) fn place_woken(&mut self, t: TaskId) {
-        let (e, tun) = (&self.tasks[t], &self.tun);
+        let (e, tun) = (&mut self.tasks[t], &self.tun);
         let mut credit = 0;
         if tun.fair_sleepers {
             credit = if tun.form == Form::V61 && e.idle_policy { tun.min_gran } else { tun.latency };
             if tun.normalized && !e.idle_policy {
-                credit = self.tun.fair(credit, e.weight);
+                credit = tun.fair(credit, e.weight);
             }
             if tun.gentle {
                 credit /= 2;
             }
         }
-        let floor = self.rqs[e.q].min_vruntime - credit;
-        let e = &mut self.tasks[t];
-        e.vruntime = e.vruntime.max(floor);
+        e.vruntime = e.vruntime.max(self.rqs[e.q].min_vruntime - credit);
+        e.start_sum = e.sum;
     }
 
     /// At a tick: has what runs had its share?
@@ -193,17 +203,15 @@ impl Cfs {
     pub(super) fn check_preempt(&mut self, k: &mut Kernel, cpu: Cpu, curr: TaskId, t: TaskId, why: Enqueue) {
         let (ce, te) = self.matching(curr, t);
         self.update_curr(k, self.tasks[ce].q);
-        let tun = &self.tun;
         let new = matches!(why, Enqueue::Fork);
-        let own = self.tasks[curr].q;
-        let crowded = self.rqs[own].nr >= tun.nr_latency;
         let mut marked = false;
-        if tun.form <= Form::V29 {
-            if tun.last_buddy && !self.tasks[curr].idle_policy {
-                self.rqs[own].last = Some(curr);
+        if self.tun.form <= Form::V29 {
+            let own = &self.tasks[curr];
+            if self.tun.last_buddy && !own.idle_policy {
+                self.rqs[own.q].last = Some(curr);
             }
             self.set_next(t);
-        } else if self.tun.next_buddy && crowded && !new {
+        } else if self.tun.next_buddy && self.is_crowded(curr) && !new {
             self.set_next(t);
             marked = true;
         }
@@ -238,9 +246,14 @@ impl Cfs {
             k.resched(cpu);
         }
         let task = ce == curr && !self.tasks[curr].idle_policy;
-        if self.tun.form > Form::V29 && self.tun.last_buddy && crowded && task {
+        if self.tun.form > Form::V29 && self.tun.last_buddy && task && self.is_crowded(curr) {
             self.set_last(curr);
         }
+    }
+
+    /// So many are on the queue of `e` that their slices are the least.
+    fn is_crowded(&self, e: TaskId) -> bool {
+        self.rqs[self.tasks[e].q].nr >= self.tun.nr_latency
     }
 
     /// `e`, and the groups above it, are preferred next.
@@ -263,14 +276,13 @@ impl Cfs {
     /// `e` is no longer preferred or passed over, nor are the groups above it that were so for its sake.
     #[inline(always)]
     pub(super) fn clear_buddies(&mut self, e: TaskId) {
-        let (rq, is) = (&self.rqs[self.tasks[e].q], Some(e));
-        if rq.next == is || rq.last == is || rq.skip == is {
+        if self.rqs[self.tasks[e].q].marks(e) {
             self.clear_these(e);
         }
     }
 
     #[inline(never)]
-    fn clear_these(&mut self, e: TaskId) {
+    pub(super) fn clear_these(&mut self, e: TaskId) {
         let buddies: [fn(&mut super::Rq) -> &mut Option<TaskId>; 3] =
             [|rq| &mut rq.next, |rq| &mut rq.last, |rq| &mut rq.skip];
         for of in buddies {

@@ -9,11 +9,11 @@ impl Balancer {
     /// [`Self::enqueue`] and [`Self::count`].
     #[inline(always)]
     pub(super) fn arrives_alone(&mut self, now: Ns, cpu: Cpu, t: TaskId) {
-        let e = &self.ents[t];
+        let e = &mut self.ents[t];
         if (e.cpu, e.queue) != (Some(cpu), Some(cpu)) {
             return self.arrives_anew(now, cpu, t);
         }
-        let (e, c, queue) = (&mut self.ents[t], &mut self.cpus[cpu], &mut self.queues[cpu]);
+        let (c, queue) = (&mut self.cpus[cpu], &mut self.queues[cpu]);
         e.catch_up(now);
         c.catch_up(queue, now);
         c.nr += 1;
