@@ -111,7 +111,8 @@ def page(
     head = [
         "# Several CPUs, groups, current kernels: what was measured",
         "",
-        f"Written by `python -m validation.several`. Medians of {REPLAYS} replays with other jitter, tick phases and random numbers of the kernel.",
+        f"Written by `python -m validation.several`. Medians of {REPLAYS} replays with other jitter, tick phases and",
+        "random numbers of the kernel.",
         "`balance=off` and `no groups` leave out what the aims are about: where an aim holds there as well, it",
         "says nothing. With placement=trace each task is where it was recorded, so that migrations are given,",
         "and no other number of CPUs or affinity can be asked for. The spread is that of a capture's own",
