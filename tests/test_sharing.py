@@ -28,10 +28,10 @@ FIRST = 1000
 SESSIONS = {"alpha": "group=a", "beta": "group=b", "gamma": "group=c"}
 
 
-def _recorded(folder: Path, sessions: dict[str, str]) -> tk.Trace:
+def _recorded(folder: Path, sessions: dict[str, str], workload: str = WORKLOAD) -> tk.Trace:
     """The switches of a workload, as perf prints them: nothing says who is in which group."""
     groups = "\n".join(f"group {s.removeprefix('group=')}: weight=100" for s in sessions.values() if s)
-    run = tk.simulate(WORKLOAD.format(groups=groups, **sessions))
+    run = tk.simulate(workload.format(groups=groups, **sessions))
     text = []
     for cpu in (0, 1):
         before = ("swapper", 0)
@@ -75,6 +75,26 @@ def test_sessions_are_found_by_what_their_jobs_got(tmp_path: Path) -> None:
     found = learned(trace)
     assert found is not None
     assert found.within < 0.1 < found.without
+
+
+#: Two sessions, each with a CPU of its own: each CPU is shared fairly by those that are on it.
+APART = WORKLOAD.rpartition("GAMMA")[0]
+
+
+def test_sessions_that_balancing_puts_on_a_cpu_each_are_found(tmp_path: Path) -> None:
+    trace = _recorded(tmp_path, {"alpha": "group=a", "beta": "group=b"}, APART)
+    on = (
+        trace.slices.filter(pl.col("comm").cast(pl.String) == "BETA")
+        .group_by("cpu")
+        .agg(pl.col("dur_ns").sum())
+    )
+    assert on["dur_ns"].max() > 0.9 * on["dur_ns"].sum()
+    assert _together(trace) == {frozenset({"ALPHA0", "ALPHA1", "ALPHA2"}), frozenset({"BETA"})}
+
+
+def test_no_groups_are_found_where_all_stand_alike(tmp_path: Path) -> None:
+    """One has a CPU for itself for a while, as three hogs leave the fourth one."""
+    assert learned(_recorded(tmp_path, {"alpha": "", "beta": ""}, APART)) is None
 
 
 def test_no_groups_are_found_where_all_share_alike(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ const GROUP: f64 = 1024.0;
 /// A slice of a task of a fair class, with the wait before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
-    /// Where it ran; it is taken to have waited there as well.
+    /// Where it ran; it is taken to have waited there as well. Several CPUs that are taken for one have one
+    /// number.
     pub cpu: usize,
     /// Tasks that are in one group in any case count as one unit.
     pub unit: usize,
@@ -87,7 +88,7 @@ impl Shares {
         let mut walk = Walk {
             at: vec![begin; cpus],
             queued: vec![vec![0; units]; cpus],
-            running: vec![None; cpus],
+            running: vec![Vec::new(); cpus],
             place: HashMap::new(),
         };
         let mut made = Shares {
@@ -135,8 +136,14 @@ impl Shares {
         for (unit, weight) in queued.iter().enumerate().filter(|(_, w)| **w > 0) {
             self.mean[mean + unit] += *weight as f64 * ns;
         }
-        let Some(running) = walk.running[cpu] else { return };
-        self.got[window * self.units + running.1] += ns;
+        let running = &walk.running[cpu];
+        if running.is_empty() {
+            return;
+        }
+        for (_, unit) in running {
+            self.got[window * self.units + unit] += ns;
+        }
+        let ns = ns * running.len() as f64;
         self.total += ns;
         let mut key = vec![cpu as u64, window as u64];
         key.extend(queued.iter().enumerate().filter(|(_, w)| **w > 0).flat_map(|(u, w)| [u as u64, *w as u64]));
@@ -229,8 +236,8 @@ struct Walk {
     at: Vec<i64>,
     /// Weight queued, by CPU and unit.
     queued: Vec<Vec<i64>>,
-    /// Task and unit that run.
-    running: Vec<Option<(usize, usize)>>,
+    /// Tasks and units that run.
+    running: Vec<Vec<(usize, usize)>>,
     /// CPU and weight of each task that is queued.
     place: HashMap<usize, (usize, i64)>,
 }
@@ -240,9 +247,7 @@ impl Walk {
         let cpu = burst.cpu;
         let weight = i64::from(burst.weight);
         if edge == Edge::End {
-            if self.running[cpu].is_some_and(|(task, _)| task == burst.task) {
-                self.running[cpu] = None;
-            }
+            self.running[cpu].retain(|(task, _)| *task != burst.task);
             if let Some((before, weight)) = self.place.remove(&burst.task) {
                 self.queued[before][burst.unit] -= weight;
             }
@@ -253,7 +258,7 @@ impl Walk {
         }
         self.queued[cpu][burst.unit] += weight;
         if edge == Edge::Start {
-            self.running[cpu] = Some((burst.task, burst.unit));
+            self.running[cpu].push((burst.task, burst.unit));
         }
     }
 }
