@@ -93,7 +93,7 @@ def test_sessions_that_balancing_puts_on_a_cpu_each_are_found(tmp_path: Path) ->
 
 
 def test_no_groups_are_found_where_all_stand_alike(tmp_path: Path) -> None:
-    """One has a CPU for itself for a while, as three hogs leave the fourth one."""
+    """Four hogs on two CPUs, of which each gets half of one, looked at one by one and together."""
     assert learned(_recorded(tmp_path, {"alpha": "", "beta": ""}, APART)) is None
 
 

@@ -148,7 +148,8 @@ def differing(machine: Machine, policy: str, cpus: int) -> list[str]:
         # A switch of cfs has the name of a time of eevdf.
         if (parameter := FEATURES.get(feature, "")) in own and (feature != "BASE_SLICE" or name == "cfs"):
             asked[parameter] = "on" if on else "off"
-    # Kernels of one version have it or not, by their date; a list with the other is a kernel's own.
+    # Kernels of one version have it or not, by their date. A list that names TTWU_QUEUE is a kernel's own,
+    # and whole.
     if "TTWU_QUEUE" in machine.features and "newidle_random" in own:
         asked.setdefault("newidle_random", "off")
     scaling = machine.tunables.get("tunable_scaling", 1)
