@@ -101,7 +101,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             "newidle_random",
             "on",
             "6.1: a CPU that goes idle looks for work as often as it finds some, by \
-            chance (NI_RANDOM, since 6.19 and in stable kernels of then); off: each time.",
+            chance (NI_RANDOM: Debian's 6.1.176 and 6.12.95 have it, 5.10.223 has not); off: each time.",
         ),
         switch("wakeup_preemption", "on", "Woken tasks may preempt (WAKEUP_PREEMPTION)."),
         switch(

@@ -135,7 +135,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
             "newidle_random",
             "on",
             "A CPU that goes idle looks for work as often as it finds some, by chance \
-            (NI_RANDOM, since 6.19 and in stable kernels of then); off: each time.",
+            (NI_RANDOM: Debian's 6.1.176 and 6.12.95 have it, 5.10.223 has not); off: each time.",
         ),
     ],
     rt_above: true,
@@ -173,7 +173,9 @@ pub const INFO: PolicyInfo = PolicyInfo {
             },
         };
         let form = if version == Version::V73 { Form::Flat } else { Form::Eevdf };
-        let balancer = Balancer::new(form, p.int("migration_cost"), p.on("balance")).with_cache(p.on("shared_cache")).with_chance(p.on("newidle_random"));
+        let balancer = Balancer::new(form, p.int("migration_cost"), p.on("balance"))
+            .with_cache(p.on("shared_cache"))
+            .with_chance(p.on("newidle_random"));
         Ok(Box::new(Eevdf::new(features, base, balancer)))
     },
 };
