@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -13,7 +14,8 @@ import pytest
 
 import tracekit as tk
 from tracekit.cli.calibrate import _readable
-from tracekit.whatif.calibration import METRICS, _judge, _Pair, calibrate, passed, tolerances
+from tracekit.whatif.calibration import METRICS, _judge, calibrate, passed, tolerances
+from tracekit.whatif.fidelity import Fidelity, Pair, middle
 
 Run = Callable[..., CompletedProcess[str]]
 
@@ -37,6 +39,37 @@ def test_a_trace_agrees_with_itself(trace: tk.Trace) -> None:
     exact = judged.filter(~pl.col("metric").is_in(["placement", "placement_task"]))
     assert exact["error"].to_list() == [0.0] * exact.height
     assert judged.filter(pl.col("metric") == "placement_task")["error"].item() == 1.0
+
+
+def test_several_repetitions_are_judged_by_the_median_of_each_metric(trace: tk.Trace) -> None:
+    wrong = tk.replay(trace, "rr:quantum=20ms")
+    near = [tk.replay(trace, tk.whatif.infer(trace.metadata, ["cfs"])[0], phase_ns=p) for p in (0, 1_000_000)]
+    assert results(trace, wrong)["main"] == "fail"
+    both = calibrate(trace, [near[0], wrong, near[1]])
+    each = [calibrate(trace, run) for run in (near[0], wrong, near[1])]
+    for name in ("main", "switches", "run_delay_p95"):
+        values = [table.filter(metric=name)["replayed"].item() for table in each]
+        assert both.filter(metric=name)["replayed"].item() == statistics.median(values)
+    assert dict(both.select("metric", "result").iter_rows())["main"] == "pass"
+
+
+def test_a_metric_that_most_repetitions_lack_is_not_measured() -> None:
+    have = Fidelity({"main": Pair("ns", 5.0, 6.0, (60, 60)), "drift": Pair("ns", 1.0, 1.0, (1, 1))}, (), 4e6)
+    lack = Fidelity({"main": Pair("ns", 5.0, None, (60, 0))}, (), 4e6)
+    found = middle([have, lack, lack])
+    assert found.pairs == {"main": Pair("ns", 5.0, None, (60, 0))}
+    assert middle([have, lack]).pairs["main"].replayed == 6.0
+
+
+def test_calibrate_repeats_and_takes_one_replay_where_asked(trace: tk.Trace) -> None:
+    once = tk.calibrate(trace, runs=1)
+    assert once.equals(calibrate(trace, tk.replay(trace, tk.whatif.identity.stated(trace)[0])))
+    several = tk.calibrate(trace)
+    assert several.equals(tk.calibrate(trace, jobs=1))
+    assert several.equals(tk.compare(trace, "rr").fidelity)
+    assert not several["replayed"].equals(once["replayed"])
+    with pytest.raises(tk.ReplayError, match="runs: expected a whole number above 0"):
+        tk.calibrate(trace, runs=0)
 
 
 def test_few_samples_are_not_judged(trace: tk.Trace) -> None:
@@ -234,7 +267,7 @@ def test_a_count_that_passes_by_a_fixed_allowance_says_so() -> None:
     rule = {"relative": 0.05, "absolute": 5, "min_n": 1}
 
     def only_by(recorded: float, replayed: float) -> str | None:
-        found: str | None = _judge("blocks", _Pair("1", recorded, replayed, (60, 60)), rule, 4e6)["only_by"]
+        found: str | None = _judge("blocks", Pair("1", recorded, replayed, (60, 60)), rule, 4e6)["only_by"]
         return found
 
     assert only_by(60, 64) == "5"
@@ -244,7 +277,7 @@ def test_a_count_that_passes_by_a_fixed_allowance_says_so() -> None:
 
 def test_the_command_names_what_passes_by_a_fixed_allowance() -> None:
     row = _judge(
-        "run_delay_p50", _Pair("ns", 14_100.0, 58_400.0, (90, 90)), tolerances()["run_delay_p50"], 4e6
+        "run_delay_p50", Pair("ns", 14_100.0, 58_400.0, (90, 90)), tolerances()["run_delay_p50"], 4e6
     )
     readable = _readable(row)
     assert (readable["result"], readable["error"]) == ("pass (< 400 us)", "+314.18 %")

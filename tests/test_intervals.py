@@ -30,7 +30,7 @@ def test_a_race_is_bimodal() -> None:
     found = p.modes(values)
     assert found is not None, values
     assert found == pytest.approx((250e6, 350e6), rel=0.01)
-    made = p.interval(p.centre(values, perturbations), values, 250e6, 250e6)
+    made = p.interval(p.centre(values), values, 250e6, 250e6)
     assert made is not None
     assert made.low < 251e6
     assert made.high > 349e6
@@ -81,16 +81,19 @@ def test_the_interval_is_the_root_of_the_sum_of_squares() -> None:
 
 
 def test_a_phase_that_perturbations_break_is_said() -> None:
-    moved = p.perturbed(100.0, [(True, 100.0), (True, 103.0), (False, 90.0), (True, 103.2), (True, 103.1)])
-    assert moved == p.Perturbed(103.1, True)
-    spread = p.perturbed(100.0, [(True, 100.0), (True, 96.0), (True, 104.0), (True, 101.0)])
-    assert not spread.moved
-    assert not p.perturbed(100.0, [(True, 100.0), (True, 100.1), (True, 100.1)]).moved, "less than 0.5 %"
-    assert p.perturbed(None, []) == p.Perturbed(None, False)
-    width = p.measured(100.0, [100.0, 103.0, 103.1], moved, 100.0, 104.0)
+    assert p.phase_sensitive(100.0, [103.0, 103.2, 103.1])
+    assert not p.phase_sensitive(100.0, [96.0, 104.0, 101.0])
+    assert not p.phase_sensitive(100.0, [100.1, 100.1]), "less than 0.5 %"
+    assert not p.phase_sensitive(100.0, [150.0]), "one says nothing"
+    assert not p.phase_sensitive(None, [103.0, 103.2])
+    values = [100.0, 103.0, 103.1]
+    width = p.measured(103.0, values, 100.0, 100.0, 104.0)
     assert width is not None
-    assert width >= math.hypot(math.log(1.031), math.log(1.04))
-    assert p.measured(0.0, [0.0], moved, 1.0, 1.0) is None
+    assert width == pytest.approx(math.hypot(math.log(1.03), math.log(1.04)))
+    without = p.measured(103.0, values, None, 100.0, 104.0)
+    assert without is not None
+    assert without < width
+    assert p.measured(0.0, [0.0], None, 1.0, 1.0) is None
 
 
 def test_a_fit_covers_what_it_was_fitted_to() -> None:

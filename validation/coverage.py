@@ -13,7 +13,7 @@ import math
 import random
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,8 +25,9 @@ from tracekit.analysis.compare import IDENTITY
 from tracekit.errors import TracekitError
 from tracekit.whatif import row_error
 from tracekit.whatif.basis import unmeasured_cpus
-from tracekit.whatif.calibration import calibrate
+from tracekit.whatif.calibration import judge
 from tracekit.whatif.comparison import Comparison
+from tracekit.whatif.fidelity import Fidelity, fidelity
 from tracekit.whatif.intervals import Perturbation, kernel_share
 from tracekit.whatif.known import known_of
 from tracekit.whatif.predictions import Repeated
@@ -93,9 +94,10 @@ def pair_rows(
     itself = lab.question(a, trace, known)
     job: dict[str, Any] = {"key": a.key, "asked": {a.key: asdict(itself)}, "targets": {}}
     job["real"] = asdict(predict.figure(a.metric, trace, a))
-    same = _runs(programs, a, itself)
+    faithful: list[Fidelity] = []
+    same = _runs(programs, a, itself, look=lambda run: faithful.append(fidelity(trace, run)))
     job["identity"] = asdict(same.outcome)
-    job["calibration"] = calibrate(trace, same.plain).to_dicts()
+    job["calibration"] = judge(faithful).to_dicts()
     job["kernel_share"] = kernel_share(subject(a.metric, programs.demands))
     context = known_of(programs, trace, "group", {}, {})
     frames, notes = [], []
@@ -141,7 +143,13 @@ class _Runs:
     outcome: predict.Outcome
 
 
-def _runs(programs: tk.Programs, a: lab.Capture, asked: lab.Question, costs: Any = None) -> _Runs:
+def _runs(
+    programs: tk.Programs,
+    a: lab.Capture,
+    asked: lab.Question,
+    costs: Any = None,
+    look: Callable[[tk.Trace], object] | None = None,
+) -> _Runs:
     plain: tk.Trace | None = None
     values, main = [], []
     for perturbation in programs.perturbations():
@@ -152,6 +160,8 @@ def _runs(programs: tk.Programs, a: lab.Capture, asked: lab.Question, costs: Any
                 raise
             continue
         plain = plain or run
+        if look is not None:
+            look(run)
         values.append((perturbation, _metrics(run)))
         main.append((perturbation, predict.figure(a.metric, run, a)))
     assert plain is not None, "no repetition"

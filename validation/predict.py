@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from tracekit import _core, registry
 from tracekit.analysis import uncertainty
 from tracekit.errors import TracekitError
 from tracekit.trace import Trace
-from tracekit.whatif.calibration import calibrate
+from tracekit.whatif.calibration import judge
+from tracekit.whatif.fidelity import Fidelity, fidelity
 from tracekit.whatif.intervals import Perturbation, centre, kernel_share
 from tracekit.whatif.switch_costs import Change, change
 from validation.lab import Capture, Question, question
@@ -110,9 +111,14 @@ def run(
 
 
 def _predict(
-    programs: tk.Programs, asked: Question, metric: str, capture: Capture, costs: Change | None = None
+    programs: tk.Programs,
+    asked: Question,
+    metric: str,
+    capture: Capture,
+    costs: Change | None = None,
+    look: Callable[[Trace], object] | None = None,
 ) -> Outcome:
-    """The figure in all repetitions."""
+    """The figure in all repetitions, each of which `look` is called with."""
     found: list[tuple[Perturbation, Outcome]] = []
     perturbations = programs.perturbations()
     for perturbation in perturbations:
@@ -122,20 +128,22 @@ def _predict(
             if not found:
                 return Outcome(None, why=_short(error))
             continue
+        if look is not None:
+            look(replay)
         found.append((perturbation, figure(metric, replay, capture)))
-        if found[0][1].value is None:
+        if found[0][1].value is None and look is None:
             return found[0][1]
     return together(found)
 
 
 def together(found: Sequence[tuple[Perturbation, Outcome]]) -> Outcome:
-    """The figure over its repetitions: the median of those with the tick in its place."""
+    """The figure over its repetitions: their median."""
     if found[0][1].value is None:
         return found[0][1]
     known = [(s, o.value) for s, o in found if o.value is not None]
     values = [v for _, v in known]
     first = found[0][1]
-    value = centre(values, [s for s, _ in known])
+    value = centre(values)
     return Outcome(value, tuple(values), first.sampling, first.n, first.why)
 
 
@@ -174,15 +182,15 @@ def job(capture: Capture, targets: Sequence[Capture]) -> dict[str, Any]:
     itself = question(capture, trace, known)
     result["real"] = asdict(figure(metric, trace, capture))
     result["asked"][capture.key] = asdict(itself)
-    try:
-        identity = run(programs, itself, Perturbation(0, 0, 0))
-    except TracekitError as error:
-        result["identity"] = asdict(Outcome(None, why=_short(error)))
-        result["targets"] = {t.key: asdict(Outcome(None, why=_short(error))) for t in targets}
+    faithful: list[Fidelity] = []
+    result["identity"] = asdict(
+        _predict(programs, itself, metric, capture, look=lambda run: faithful.append(fidelity(trace, run)))
+    )
+    if not faithful:
+        result["targets"] = {t.key: result["identity"] for t in targets}
         return result
     result["kernel_share"] = kernel_share(subject(metric, programs.demands))
-    result["identity"] = asdict(_predict(programs, itself, metric, capture))
-    result["calibration"] = calibrate(trace, identity).to_dicts()
+    result["calibration"] = judge(faithful).to_dicts()
     for target in targets:
         asked = question(target, trace, known)
         result["asked"][target.key] = asdict(asked)

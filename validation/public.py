@@ -19,7 +19,7 @@ from typing import Any
 import tracekit as tk
 from tracekit import registry
 from tracekit.errors import TracekitError
-from tracekit.whatif.calibration import calibrate
+from tracekit.whatif.check import as_captured
 from tracekit.whatif.kernels import infer
 
 __all__ = ["measured", "page"]
@@ -67,8 +67,8 @@ def measured(path: Path) -> dict[str, Any] | None:
     policy, _ = infer(trace.metadata, [p["name"] for p in registry.policies()])
     row: dict[str, Any] = {"cpus": trace.cpus.height, "policy": policy}
     for placement in ("auto", "model"):
-        replay = tk.replay(trace, policy, placement=placement)
-        rows = {r["metric"]: r for r in calibrate(trace, replay).to_dicts()}
+        replay, found = as_captured(tk.Programs(trace, placement=placement), policy)
+        rows = {r["metric"]: r for r in found.to_dicts()}
         if placement == "auto":
             row["recorded"] = rows["preemptions"]["recorded"] or 0
             row["placement"] = replay.metadata.get("replay.placement", "model")

@@ -90,6 +90,30 @@ def test_metrics_of_a_small_trace(make_slices: Any, make_runqueue: Any) -> None:
     assert set(got["metric"].unique()) == set(compare.METRICS)
 
 
+def test_the_middle_of_repetitions_is_the_median_of_each_figure() -> None:
+    def run(*rows: tuple[str, float | None, int, bool | None]) -> pl.DataFrame:
+        return compare.as_metrics(
+            [("group", g, "response", "mean", "ns", value, n, 0, bound) for g, value, n, bound in rows]
+        )
+
+    found = compare.middle(
+        [
+            run(("a", 3.0, 5, True), (None, None, 1, None), ("rare", 7.0, 1, False)),
+            run(("a", 1.0, 9, False), (None, 4.0, 1, False)),
+            run(("a", 2.0, 6, False), (None, 6.0, 2, False)),
+            run(("a", 9.0, 7, True), (None, 5.0, 2, None), ("late", 8.0, 1, False)),
+        ]
+    )
+    assert found.select("group", "value", "n", "is_bound").rows() == [
+        ("a", 2.0, 6, True),
+        (None, 5.0, 1, False),
+        ("rare", None, 1, False),
+        ("late", None, 1, False),
+    ]
+    one = run(("a", 3.0, 5, True))
+    assert compare.middle([one]).equals(one)
+
+
 def test_distances_by_group(make_slices: Any) -> None:
     a = make_slices({"comm": "x1", "dur_ns": 1}, {"comm": "x2", "dur_ns": 2})
     b = make_slices({"comm": "x1", "dur_ns": 1}, {"comm": "x2", "dur_ns": 5})

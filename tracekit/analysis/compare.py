@@ -89,6 +89,33 @@ def as_metrics(rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
+def middle(repetitions: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Give the median of every figure over the repetitions of a replay.
+
+    Parameters
+    ----------
+    repetitions
+        Results of `metrics`, at least one.
+
+    Returns
+    -------
+    pl.DataFrame
+        As `metrics`: `value`, `n` and `n_censored` are medians (of an even number the lower of the
+        middle two), `is_bound` what at least half have. Null where fewer than half of the repetitions have a value.
+    """
+    if len(repetitions) == 1:
+        return repetitions[0]
+    keys = [name for name in _SCHEMA if name not in ("value", "n", "n_censored", "is_bound")]
+    known = 2 * pl.col("value").count() >= len(repetitions)
+    half = [pl.col(name).quantile(0.5, "lower").cast(_SCHEMA[name]) for name in ("n", "n_censored")]
+    rows = pl.concat(repetitions).group_by(keys, maintain_order=True)
+    return rows.agg(
+        pl.when(known).then(pl.col("value").quantile(0.5, "lower")),
+        *half,
+        (pl.col("is_bound").mean() >= 0.5).alias("is_bound"),
+    ).select(list(_SCHEMA))
+
+
 def compare(
     figures: Mapping[str, pl.DataFrame],
     recorded: str = "recorded",

@@ -32,6 +32,7 @@ __all__ = [
     "print_basis",
     "progress_bar",
     "replay_options",
+    "runs_options",
     "together",
 ]
 
@@ -66,6 +67,28 @@ def _costs(context: click.Context, param: click.Parameter, given: Sequence[str])
 def costs_together(scenario: Scenario | None, costs: Mapping[str, str]) -> dict[str, str]:
     """What the file and the options say of costs, the options last."""
     return {**(scenario.costs if scenario else {}), **costs}
+
+
+def runs_options(what: str) -> Callable[[F], F]:
+    """How often each replay is repeated, and for what, and how many replays run at the same time."""
+
+    def add(command: F) -> F:
+        jobs = click.option(
+            "--jobs",
+            type=click.IntRange(1, 256),
+            metavar="N",
+            help="How many replays run at the same time; by default one for each CPU. The result is the same for any number.",
+        )
+        runs = click.option(
+            "--runs",
+            type=click.IntRange(1, 1000),
+            default=9,
+            show_default=True,
+            help=f"How often each replay is repeated with small perturbations, for {what}",
+        )
+        return runs(jobs(command))
+
+    return add
 
 
 placement_option = click.option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tracekit.cli._options import Input, input_options, output_options
-from tracekit.cli._replaying import placement_option
+from tracekit.cli._replaying import placement_option, runs_options
 
 
 @click.command(
@@ -25,6 +25,7 @@ Examples:
 )
 @placement_option
 @click.option("--rt", metavar="POLICY", help="Parameters of the real-time class above it: rt:slice=20ms.")
+@runs_options("the median that is judged.")
 @click.option("-v", "--verbose", is_flag=True, help="Print what was inferred about the recorded run, too.")
 @output_options()
 def command(
@@ -32,6 +33,8 @@ def command(
     policy: str | None,
     placement: str,
     rt: str | None,
+    runs: int,
+    jobs: int | None,
     verbose: bool,
     as_json: bool,
     as_csv: bool,
@@ -46,7 +49,8 @@ def command(
     from tracekit.cli._output import about, emit_csv, emit_json, paragraph, table
     from tracekit.cli._replaying import caution, print_basis, progress_bar
     from tracekit.whatif.basis import unknown_machine, unrecorded
-    from tracekit.whatif.calibration import METRICS, calibrate, passed
+    from tracekit.whatif.calibration import METRICS, passed
+    from tracekit.whatif.check import as_captured
     from tracekit.whatif.identity import stated
     from tracekit.whatif.worst import worst
 
@@ -57,8 +61,7 @@ def command(
         policy, why = stated(trace)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         programs = tk.Programs(trace, placement=placement, identity=policy)
-        replay = programs.run(policy, rt=rt, progress=progress)
-    found = calibrate(trace, replay)
+        replay, found = as_captured(programs, policy, rt=rt, runs=runs, jobs=jobs, progress=progress)
     rows = found.to_dicts()
     failed = [r["metric"] for r in rows if r["result"] == "fail"]
     far = worst(trace, replay).to_dicts() if failed else []

@@ -23,6 +23,7 @@ from tracekit.cli._replaying import (
     importing,
     progress_bar,
     replay_options,
+    runs_options,
     together,
 )
 from tracekit.errors import OutputError
@@ -75,21 +76,9 @@ Examples:
     help="A recording under what is asked for: each prediction is held against it. Names and groups of tasks are "
     "to be the same.",
 )
-@click.option(
-    "--runs",
-    type=click.IntRange(1, 1000),
-    default=9,
-    show_default=True,
-    help="How often each replay is repeated with small perturbations, for the interval; 1: no interval.",
-)
+@runs_options("the prediction and its interval; 1: no interval.")
 @click.option(
     "--quick", is_flag=True, help="A first look: each replay once, so without intervals (--runs 1)."
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(1, 256),
-    metavar="N",
-    help="How many replays run at the same time; by default one for each CPU. The result is the same for any number.",
 )
 @click.option(
     "-o", "--output", metavar="FILE", callback=output_place, help="Write the report: one page of HTML."

@@ -6,12 +6,17 @@ from collections.abc import Callable
 
 import polars as pl
 
-from tracekit.whatif.calibration import calibrate as judge
+from tracekit.analysis.compare import IDENTITY
+from tracekit.errors import ReplayError
+from tracekit.whatif.calibration import judge
+from tracekit.whatif.fidelity import Fidelity, fidelity
 from tracekit.whatif.identity import stated
-from tracekit.whatif.run import AnyPolicy, Programs
+from tracekit.whatif.intervals import RUNS
+from tracekit.whatif.repeat import Asked, Beside, judged, run_all
+from tracekit.whatif.run import AnyPolicy, Programs, Replay
 from tracekit.whatif.source import AnyTrace, as_trace
 
-__all__ = ["calibrate"]
+__all__ = ["as_captured", "calibrate"]
 
 
 def calibrate(
@@ -20,6 +25,8 @@ def calibrate(
     *,
     rt: str | None = None,
     placement: str = "auto",
+    runs: int = RUNS,
+    jobs: int | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> pl.DataFrame:
     """Replay a trace under the policy that it was captured under, and judge each metric by fixed tolerances.
@@ -30,8 +37,11 @@ def calibrate(
         A recorded trace, its path, or a workload text; see `tracekit.whatif.source.as_trace`.
     policy
         The policy it was captured under; by default what its kernel uses.
-    rt, placement, progress
+    rt, placement
         As in `tracekit.replay`.
+    runs, jobs, progress
+        As in `tracekit.compare`: the median of the repetitions is judged. Of a trace of over a million
+        slices fewer are made, see `tracekit.whatif.repeat.JUDGED_SLICES`.
 
     Returns
     -------
@@ -42,7 +52,7 @@ def calibrate(
     Raises
     ------
     ReplayError
-        When the trace has nothing to replay.
+        When the trace has nothing to replay, or `runs` is below 1.
 
     Examples
     --------
@@ -56,4 +66,45 @@ def calibrate(
         policy, _ = stated(trace)
     identity = policy if isinstance(policy, str) else None
     programs = Programs(trace, placement=placement, identity=identity)
-    return judge(trace, programs.run(policy, rt=rt, progress=progress))
+    return as_captured(programs, policy, rt=rt, runs=runs, jobs=jobs, progress=progress)[1]
+
+
+def as_captured(
+    programs: Programs,
+    policy: str | AnyPolicy,
+    *,
+    rt: str | None = None,
+    runs: int = RUNS,
+    jobs: int | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> tuple[Replay, pl.DataFrame]:
+    """Replay programs under the policy that they were captured under: the plain replay, and how well all do.
+
+    Parameters
+    ----------
+    programs
+        The programs of a trace.
+    policy, rt, runs, jobs, progress
+        As in `calibrate`.
+    """
+    if runs < 1:
+        raise ReplayError(f"runs: expected a whole number above 0, found {runs}")
+    trace = programs.trace
+    perturbations = programs.perturbations(runs)[: judged(runs, trace)]
+    found: dict[int, Fidelity] = {}
+
+    def measured(label: str, nth: int, run: Replay) -> None:
+        found[nth] = fidelity(trace, run)
+
+    with Beside(jobs) as threads:
+        plain, _ = run_all(
+            programs,
+            {IDENTITY: Asked(policy, {"rt": rt}, len(perturbations))},
+            perturbations,
+            "all",
+            span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),
+            beside=threads,
+            progress=progress,
+            after=measured,
+        )
+    return plain[IDENTITY], judge(list(found.values()))

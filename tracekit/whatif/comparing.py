@@ -17,7 +17,8 @@ from tracekit.filters import CommPattern, Selection
 from tracekit.harmless import printable
 from tracekit.trace import Trace
 from tracekit.whatif.basis import unmeasured_cpus
-from tracekit.whatif.comparison import Comparison, fidelity_of, metrics_of, sampling_of
+from tracekit.whatif.comparison import Comparison, keep_fidelity, metrics_of, sampling_of
+from tracekit.whatif.fidelity import Fidelity, fidelity
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
@@ -25,7 +26,7 @@ from tracekit.whatif.left_out import callers
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.reconstructed import stated_hz
 from tracekit.whatif.recorded import unreplayed
-from tracekit.whatif.repeat import Asked, Beside, run_all
+from tracekit.whatif.repeat import Asked, Beside, judged, run_all
 from tracekit.whatif.row_error import change_class
 from tracekit.whatif.run import Programs, Replay, Scenario
 from tracekit.whatif.scenario import overrides_of
@@ -155,7 +156,8 @@ def compare(
     read = ("programs", loop, hz, tuple(endless), placement, identity)
     changes = {"rt": rt, "switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
     # The identity replay is of what was recorded, so that every comparison of the trace shares it.
-    asked = {IDENTITY: Asked(identity, {"overheads": overheads, "switch_costs": False})}
+    own = {"overheads": overheads, "switch_costs": False}
+    asked = {IDENTITY: Asked(identity, own, judged(runs, trace))}
     asked |= {label: Asked(policy, {"overheads": overheads} | changes) for label, policy in labelled.items()}
 
     # What the comparison will be asked for: while others reconstruct and replay, it needs no time of its own.
@@ -163,8 +165,13 @@ def compare(
         sampling_of(trace, by)
         metrics_of(trace, by)
 
-    def of_run(label: str, run: Replay) -> object:
-        return fidelity_of(trace, run) if label == IDENTITY else sampling_of(run, by)
+    faithful: dict[int, Fidelity] = {}
+
+    def of_run(label: str, nth: int, run: Replay) -> object:
+        if label == IDENTITY:
+            faithful[nth] = fidelity(trace, run)
+            return None
+        return sampling_of(run, by)
 
     intervals = runs > 1
     with Beside(jobs) as threads:
@@ -196,6 +203,8 @@ def compare(
             raise _name_refusals(programs, named, error) from None
     if not shared:
         shared = {"replay": plain.pop(IDENTITY), "repeated": repeated.pop(IDENTITY)}
+        if faithful:
+            keep_fidelity(trace, shared["replay"], list(faithful.values()))
         known.update(shared)
     same = shared["replay"]
     repeated = {IDENTITY: shared["repeated"], **repeated}

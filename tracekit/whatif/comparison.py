@@ -22,7 +22,8 @@ from tracekit.whatif.basis import (
     unrecorded,
     wakeup_classes,
 )
-from tracekit.whatif.calibration import calibrate, tolerances
+from tracekit.whatif.calibration import calibrate, judge, tolerances
+from tracekit.whatif.fidelity import Fidelity
 from tracekit.whatif.held import Held, unlike, with_real
 from tracekit.whatif.left_out import left_out
 from tracekit.whatif.loops import loops
@@ -141,8 +142,14 @@ class Comparison:
 
     @cached_property
     def figures(self) -> dict[str, pl.DataFrame]:
-        """Label to result of `tracekit.analysis.compare.metrics`."""
-        return {label: metrics_of(t, self.by) for label, t in self.traces.items()}
+        """Label to result of `tracekit.analysis.compare.metrics`: of replays the medians."""
+        runs = self.repeated.figures if self.repeated is not None else {}
+        return {
+            label: analysis.compare.middle([frame for _, frame in runs[label]])
+            if runs.get(label)
+            else metrics_of(t, self.by)
+            for label, t in self.traces.items()
+        }
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -520,6 +527,11 @@ def sampling_of(trace: Trace, by: str) -> pl.DataFrame:
 def fidelity_of(trace: Trace, identity: Trace) -> pl.DataFrame:
     """Return the result of `tracekit.whatif.calibration.calibrate`, computed once for both."""
     return identity.once(("fidelity", trace), lambda: calibrate(trace, identity))
+
+
+def keep_fidelity(trace: Trace, identity: Trace, found: Sequence[Fidelity]) -> pl.DataFrame:
+    """Have `fidelity_of` return what the repetitions of the identity replay are judged."""
+    return identity.once(("fidelity", trace), lambda: judge(found))
 
 
 def _complete(trace: Trace, metric: str) -> pl.DataFrame:

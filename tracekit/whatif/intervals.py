@@ -25,11 +25,11 @@ import polars as pl
 __all__ = [
     "KINDS",
     "NONE",
+    "PLAIN",
     "Case",
     "Interval",
     "ModelError",
     "Perturbation",
-    "Perturbed",
     "centre",
     "fit",
     "interval",
@@ -40,7 +40,7 @@ __all__ = [
     "model_error",
     "modes",
     "perturbations",
-    "perturbed",
+    "phase_sensitive",
     "quantile",
     "resolved",
 ]
@@ -74,6 +74,10 @@ class Perturbation:
         return self.phase_ns == 0
 
 
+#: The replay without a change.
+PLAIN = Perturbation(0, 0, 0)
+
+
 def perturbations(
     tick_ns: int, jitter_ns: float, phase_known: bool = True, runs: int = RUNS
 ) -> list[Perturbation]:
@@ -91,7 +95,7 @@ def perturbations(
         How many, the plain one included.
     """
     jitter = max(MIN_JITTER_NS, round(jitter_ns))
-    found = [Perturbation(0, 0, 0)]
+    found = [PLAIN]
     moved = 0
     total = max(1, (runs - 1) // 3 + 1) if phase_known else max(runs, 1)
     for seed in range(1, runs):
@@ -103,18 +107,15 @@ def perturbations(
     return found
 
 
-def centre(values: Sequence[float], perturbations: Sequence[Perturbation]) -> float:
-    """Give the prediction: the median of the repetitions that leave the tick where it was recorded.
+def centre(values: Sequence[float]) -> float:
+    """Give the prediction: the median of the repetitions, of an even number the lower of the middle two.
 
     Parameters
     ----------
     values
         The figure in each repetition.
-    perturbations
-        The repetitions.
     """
-    kept = [v for v, s in zip(values, perturbations, strict=True) if s.in_place]
-    return statistics.median_low(kept or list(values))
+    return statistics.median_low(values)
 
 
 def modes(values: Sequence[float]) -> tuple[float, float] | None:
@@ -332,62 +333,45 @@ def interval(
     )
 
 
-@dataclass(frozen=True)
-class Perturbed:
-    """What perturbations do to a metric.
-
-    Attributes
-    ----------
-    median
-        Median of the perturbed repetitions with the tick in its place; None without any.
-    moved
-        The median is further from the plain replay than the repetitions spread, and than 0.5 %: the
-        plain replay has a phase that they break.
-    """
-
-    median: float | None
-    moved: bool
-
-
-def perturbed(plain: float | None, runs: Sequence[tuple[bool, float]]) -> Perturbed:
-    """Say whether a metric depends on the phase of its tasks.
+def phase_sensitive(plain: float | None, perturbed: Sequence[float]) -> bool:
+    """Say whether a metric depends on a phase of its tasks that perturbations break.
 
     Definition: |median - plain| > max(1.645 s, 0.005 |plain|), s the standard deviation of the
-    perturbed repetitions with the tick in its place.
+    perturbed repetitions, median that of these.
 
     Parameters
     ----------
     plain
         The metric in the plain replay.
-    runs
-        Whether the tick was in its place, and the metric, of each repetition; the first is the plain replay.
+    perturbed
+        The metric in the repetitions whose tick is where it was recorded, without the plain replay;
+        fewer than two say nothing.
     """
-    kept = [v for in_place, v in list(runs)[1:] if in_place]
-    if plain is None or len(kept) < 2:
-        return Perturbed(None, False)
-    middle = statistics.median_low(kept)
-    return Perturbed(middle, abs(middle - plain) > max(Z90 * _stdev(kept), FLOOR * abs(plain)))
+    if plain is None or len(perturbed) < 2:
+        return False
+    far = abs(statistics.median_low(perturbed) - plain)
+    return far > max(Z90 * _stdev(perturbed), FLOOR * abs(plain))
 
 
 def measured(
-    predicted: float, values: Sequence[float], shifted: Perturbed, recorded: float, identity: float
+    predicted: float, values: Sequence[float], apart: float | None, recorded: float, identity: float
 ) -> float | None:
     """Give what the trace itself says of the error of a prediction, as a relative half-width.
 
-    Definition: w^2 = s'^2 + e^2, with s' the larger of 1.645 standard deviations of the logarithm
-    over the repetitions, of the way to either of two outcomes, and of that to the median of the
-    perturbed repetitions where it is phase-sensitive; e = |log(identity / recorded)|.
+    Definition: w^2 = s'^2 + e^2, with s' the largest of 1.645 standard deviations of the logarithm
+    over the repetitions, of the way to either of two outcomes, and of that to the plain replay
+    where it is phase-sensitive; e = |log(identity / recorded)|.
 
     Parameters
     ----------
     predicted
-        The prediction: the plain replay.
+        The prediction, see `centre`.
     values
         The metric in each repetition.
-    shifted
-        What perturbations do to it.
+    apart
+        The metric in the plain replay, where it is phase-sensitive.
     recorded, identity
-        The metric in the recording and in the plain identity replay.
+        The metric in the recording and in the identity replay.
 
     Returns
     -------
@@ -397,8 +381,8 @@ def measured(
     if min(predicted, recorded, identity) <= 0:
         return None
     spread = _reach(predicted, values)
-    if shifted.moved and shifted.median is not None and shifted.median > 0:
-        spread = max(spread, abs(math.log(shifted.median / predicted)))
+    if apart is not None and apart > 0:
+        spread = max(spread, abs(math.log(apart / predicted)))
     return math.hypot(spread, math.log(identity / recorded))
 
 

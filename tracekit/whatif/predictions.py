@@ -118,8 +118,8 @@ ADDED: dict[str, Any] = {
     "bimodal_low": pl.Float64,
     "bimodal_high": pl.Float64,
     "phase_sensitive": pl.Boolean,
-    "identity_perturbed": pl.Float64,
-    "predicted_perturbed": pl.Float64,
+    "identity_plain": pl.Float64,
+    "predicted_plain": pl.Float64,
     "change_class": pl.String,
     "metric_class": pl.String,
     "validated": pl.UInt32,
@@ -177,8 +177,8 @@ def with_intervals(
 ) -> pl.DataFrame:
     """Put an interval and a judgement beside each prediction.
 
-    Definitions: docs/definitions.md, "Predictions". The plain replays are the prediction and the
-    identity; the repetitions give the spread. A change is resolved when it is larger than the error
+    Definitions: docs/definitions.md, "Predictions". The medians of the repetitions are the prediction
+    and the identity; all of them give the spread. A change is resolved when it is larger than the error
     of the identity replay, 0.5 %, the clock and the noise of the repetitions, and when its p-value,
     adjusted for all rows of the policy (Benjamini and Hochberg), is at most 0.1.
 
@@ -205,8 +205,8 @@ def with_intervals(
         `to_halve`; null where no recording halves it), `n_effective` (Float64, of the smaller
         sample), `bimodal_low` and `bimodal_high` (Float64, the two values of a schedule with two
         outcomes, else null), `phase_sensitive` (Boolean, true when perturbations move identity or
-        prediction by more than they spread), `identity_perturbed`, `predicted_perturbed` (Float64,
-        medians of the perturbed repetitions), `change_class`, `metric_class` (String), `validated`
+        prediction by more than they spread), `identity_plain`, `predicted_plain` (Float64, of the
+        plain replays), `change_class`, `metric_class` (String), `validated`
         (UInt32, rows of real pairs of this class; 0: not validated), `kernel_share` (Float64),
         `q_value` (Float64, adjusted p-value of the change), `calibration` (String: `pass`, `fail`,
         `not measured`, of this very row), `trust` (String: `trusted`, `with care`, `do not use`)
@@ -318,12 +318,8 @@ def _row(
     out |= {"change_class": change, "metric_class": kind, "validated": validated, "kernel_share": share}
     predicted, identity, recorded = row["predicted"], row["identity"], row["recorded"]
     values, same = [v for _, v in found], [v for _, v in own]
-    parts = [
-        intervals.perturbed(x, [(s.in_place, v) for s, v in y])
-        for x, y in ((identity, own), (predicted, found))
-    ]
-    out |= {"identity_perturbed": parts[0].median, "predicted_perturbed": parts[1].median}
-    out["phase_sensitive"] = parts[0].moved or parts[1].moved
+    plain, moved = zip(*(_plain(runs) for runs in (own, found)), strict=True)
+    out |= {"identity_plain": plain[0], "predicted_plain": plain[1], "phase_sensitive": any(moved)}
     if predicted is None:
         return out | {"no_interval": "not predicted"}
     if repeated.once:
@@ -341,13 +337,20 @@ def _row(
     )
     if not kind:
         return out | {"no_interval": of_recorded.reason}
-    measured = intervals.measured(predicted, values, parts[1], recorded, identity)
+    measured = intervals.measured(predicted, values, plain[1] if moved[1] else None, recorded, identity)
     short = again(repeated.switch_ns, row["metric"], predicted, mean_slice)
     scale = sampling_scale(errors, kind)
     if (why := repeated.unmeasured.get(row["policy"])) is not None:
         return out | {"no_interval": why}
     made = _with_width(out, (measured, short), of_recorded, of_predicted, (model, scale), len(values))
     return made | {"halve_ns": to_halve(made["half_width_pct"], made["sampling_pct"], repeated.span_ns)}
+
+
+def _plain(runs: Sequence[tuple[Perturbation, float]]) -> tuple[float | None, bool]:
+    """The metric in the plain replay, and whether it hangs by a phase that perturbations break."""
+    plain = next((v for s, v in runs if s == intervals.PLAIN), None)
+    rest = [v for s, v in runs if s.in_place and s != intervals.PLAIN]
+    return plain, intervals.phase_sensitive(plain, rest)
 
 
 def shows(row: Mapping[str, Any]) -> bool:

@@ -15,11 +15,12 @@ import polars as pl
 
 from tracekit.analysis.compare import as_metrics
 from tracekit.errors import ReplayError
+from tracekit.trace import Trace
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
 from tracekit.whatif.workers import usable_cpus
 
-__all__ = ["Asked", "Beside", "Done", "default_jobs", "run_all", "wait_for_first"]
+__all__ = ["Asked", "Beside", "Done", "default_jobs", "judged", "run_all", "wait_for_first"]
 
 T = TypeVar("T")
 
@@ -27,6 +28,9 @@ T = TypeVar("T")
 LOOK_S = 0.2
 #: Most threads by default: each holds the tables of a run.
 MAX_JOBS = 8
+#: Slices of all repetitions that a replay is judged by: their tables take memory, and time. With so
+#: many of its own, a trace says by one replay what others say by nine.
+JUDGED_SLICES = 1_000_000
 
 
 class Done(float):
@@ -57,10 +61,17 @@ class Done(float):
 
 @dataclass(frozen=True)
 class Asked:
-    """A policy to run, and the options of `Programs.run` that go with it."""
+    """A policy to run, the options of `Programs.run` that go with it, and how many runs have tables."""
 
     policy: str | AnyPolicy
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: Repetitions, from the first, that `after` is called with; the others have statistics alone.
+    tables: int = 1
+
+
+def judged(runs: int, trace: Trace) -> int:
+    """How many of `runs` repetitions a replay is judged by: all, but for a trace of many slices."""
+    return max(1, min(runs, JUDGED_SLICES // max(trace.slices.height, 1)))
 
 
 def default_jobs() -> int:
@@ -116,7 +127,7 @@ def run_all(
     span_ns: int,
     beside: Beside,
     progress: Callable[[float], object] | None = None,
-    after: Callable[[str, Replay], object] | None = None,
+    after: Callable[[str, int, Replay], object] | None = None,
 ) -> tuple[dict[str, Replay], dict[str, list[tuple[Perturbation, pl.DataFrame]]]]:
     """Run each policy under each perturbation.
 
@@ -137,7 +148,7 @@ def run_all(
     progress
         Called with a `Done`, from any of the threads but by one at a time.
     after
-        Called with label and plain replay beside the others, as soon as that is there.
+        Called with label, number of the repetition and replay, beside the others, as soon as that is there.
 
     Returns
     -------
@@ -157,8 +168,9 @@ def run_all(
     def one(number: int) -> tuple[Replay | None, Sequence[Any] | None, ReplayError | None]:
         label, perturbation = work[number]
         report = meter.of_run(number)
-        # Only the plain replay is looked at; of the others the statistics are enough.
-        tables = number % len(perturbations) == 0
+        nth = number % len(perturbations)
+        # Of those that nobody looks at the statistics are enough.
+        tables = nth < asked[label].tables
         try:
             with beside.places.one():
                 kept, run = prepared[label].measure(
@@ -168,9 +180,9 @@ def run_all(
             meter.ended(number)
             return None, None, error
         if run is not None and after is not None:
-            beside.later(partial(after, label, run))
+            beside.later(partial(after, label, nth, run))
         meter.ended(number)
-        return run, kept, None
+        return run if nth == 0 else None, kept, None
 
     # The hooks of a policy of one's own may be Python: nothing is gained, and its state is not for
     # two threads.
@@ -203,7 +215,8 @@ class Beside:
     Parameters
     ----------
     jobs
-        How many threads work at a time; by default `default_jobs`. With one, nothing is done beside.
+        How many threads work at a time; by default `default_jobs`. With one, nothing is done beside
+        the replays.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
@@ -214,13 +227,15 @@ class Beside:
         self._begun: list[Future[object]] = []
 
     def later(self, work: Callable[[], object]) -> None:
-        """Do this some time, if there is more than one thread."""
+        """Do this some time; with one thread at once."""
 
         def placed() -> object:
             with self.places.one(first=True):
                 return work()
 
-        if self._pool is not None:
+        if self._pool is None:
+            work()
+        else:
             self._begun.append(self._pool.submit(placed))
 
     def __enter__(self) -> Beside:
