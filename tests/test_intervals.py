@@ -81,19 +81,19 @@ def test_the_interval_is_the_root_of_the_sum_of_squares() -> None:
 
 
 def test_a_phase_that_perturbations_break_is_said() -> None:
-    assert p.phase_sensitive(100.0, [103.0, 103.2, 103.1])
-    assert not p.phase_sensitive(100.0, [96.0, 104.0, 101.0])
-    assert not p.phase_sensitive(100.0, [100.1, 100.1]), "less than 0.5 %"
-    assert not p.phase_sensitive(100.0, [150.0]), "one says nothing"
-    assert not p.phase_sensitive(None, [103.0, 103.2])
+    assert p.apart(100.0, [103.0, 103.2, 103.1]) == (100.0, 103.1)
+    assert not p.apart(100.0, [96.0, 104.0, 101.0])
+    assert not p.apart(100.0, [100.1, 100.1]), "less than 0.5 %"
+    assert not p.apart(100.0, [150.0]), "one says nothing"
+    assert not p.apart(None, [103.0, 103.2])
     values = [100.0, 103.0, 103.1]
-    width = p.measured(103.0, values, 100.0, 100.0, 104.0)
+    width = p.measured(103.0, values, (100.0, 103.1), 100.0, 104.0)
     assert width is not None
     assert width == pytest.approx(math.hypot(math.log(1.03), math.log(1.04)))
-    without = p.measured(103.0, values, None, 100.0, 104.0)
+    without = p.measured(103.0, values, (), 100.0, 104.0)
     assert without is not None
     assert without < width
-    assert p.measured(0.0, [0.0], None, 1.0, 1.0) is None
+    assert p.measured(0.0, [0.0], (), 1.0, 1.0) is None
 
 
 def test_a_fit_covers_what_it_was_fitted_to() -> None:

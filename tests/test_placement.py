@@ -187,10 +187,10 @@ def test_doctor_says_when_the_arrangement_is_what_differs(
 ) -> None:
     from tracekit.whatif import fitness
 
-    placed = tk.calibrate(trace, "rr:quantum=2ms", placement="trace")
-    own = tk.calibrate(trace, "rr:quantum=2ms")
+    placed = tk.calibrate(trace, "eevdf:base_slice=1ms", placement="trace")
+    own = tk.calibrate(trace, "eevdf:base_slice=1ms")
     passing = [found.filter(result="pass").height for found in (own, placed)]
     assert passing[0] < passing[1]
-    said = fitness._where_recorded(trace, "rr:quantum=2ms", 60.0, passing[0])
+    said = fitness._where_recorded(trace, "eevdf:base_slice=1ms", 60.0, passing[0])
     assert f"(--placement trace) {passing[1]} of " in said
-    assert fitness._where_recorded(trace, "rr:quantum=2ms", 60.0, passing[1]) == ""
+    assert fitness._where_recorded(trace, "eevdf:base_slice=1ms", 60.0, passing[1]) == ""

@@ -103,7 +103,7 @@ def test_a_policy_of_ones_own_has_one_thread(part: tk.Trace) -> None:
 
 def test_what_is_asked_for_anyway_is_computed_beside_the_replays(part: tk.Trace) -> None:
     programs = tk.Programs(part)
-    asked = {label: Asked("rr") for label in ("one", "two")}
+    asked = {"one": Asked("rr"), "two": Asked("rr", tables=2)}
     for jobs in (1, 3):
         seen: list[str] = []
         with Beside(jobs) as beside:
@@ -114,9 +114,11 @@ def test_what_is_asked_for_anyway_is_computed_beside_the_replays(part: tk.Trace)
                 "group",
                 span_ns=1,
                 beside=beside,
-                after=lambda label, run, seen=seen: seen.append(f"{label} {run.policy.partition(':')[0]}"),
+                after=lambda label, nth, run, seen=seen: seen.append(
+                    f"{label} {nth} {run.policy.partition(':')[0]}"
+                ),
             )
-        assert sorted(seen) == ([] if jobs == 1 else ["one rr", "two rr"])
+        assert sorted(seen) == ["one 0 rr", "two 0 rr", "two 1 rr"]
 
 
 def test_an_error_in_another_thread_is_raised() -> None:
@@ -124,7 +126,7 @@ def test_an_error_in_another_thread_is_raised() -> None:
         raise RuntimeError("there")
 
     done: list[int] = []
-    with Beside(1) as beside:
+    with Beside(1) as beside, pytest.raises(RuntimeError, match="there"):
         beside.later(fail)
     beside = Beside(2)
     beside.later(lambda: done.append(1))

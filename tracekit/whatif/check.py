@@ -12,6 +12,7 @@ from tracekit.whatif.calibration import judge
 from tracekit.whatif.fidelity import Fidelity, fidelity
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS
+from tracekit.whatif.recorded import refuse_part
 from tracekit.whatif.repeat import Asked, Beside, judged, run_all
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
 from tracekit.whatif.source import AnyTrace, as_trace
@@ -86,11 +87,17 @@ def as_captured(
         The programs of a trace.
     policy, rt, runs, jobs, progress
         As in `calibrate`.
+
+    Raises
+    ------
+    ReplayError
+        As `calibrate`; `NotModelledError` where the trace was recorded in part.
     """
     if runs < 1:
         raise ReplayError(f"runs: expected a whole number above 0, found {runs}")
     trace = programs.trace
-    perturbations = programs.perturbations(runs)[: judged(runs, trace)]
+    refuse_part(trace)
+    perturbations = programs.perturbations(runs)[: judged(runs, programs)]
     found: dict[int, Fidelity] = {}
 
     def measured(label: str, nth: int, run: Replay) -> None:

@@ -155,10 +155,7 @@ def compare(
         _core.parse_policy(policy)
     read = ("programs", loop, hz, tuple(endless), placement, identity)
     changes = {"rt": rt, "switch_costs": switch_costs, "cpus": cpus, "costs": costs, "scenario": scenario}
-    # The identity replay is of what was recorded, so that every comparison of the trace shares it.
-    own = {"overheads": overheads, "switch_costs": False}
-    asked = {IDENTITY: Asked(identity, own, judged(runs, trace))}
-    asked |= {label: Asked(policy, {"overheads": overheads} | changes) for label, policy in labelled.items()}
+    asked = {label: Asked(policy, {"overheads": overheads} | changes) for label, policy in labelled.items()}
 
     # What the comparison will be asked for: while others reconstruct and replay, it needs no time of its own.
     def recorded() -> None:
@@ -183,8 +180,10 @@ def compare(
         known: dict[str, Any] = trace.once(key, dict)
         # Another thread may be running it, too; both find the same.
         shared = dict(known)
-        if shared:
-            del asked[IDENTITY]
+        if not shared:
+            # It is of what was recorded, so that every comparison of the trace shares it.
+            own = {"overheads": overheads, "switch_costs": False}
+            asked = {IDENTITY: Asked(identity, own, judged(runs, programs)), **asked}
         try:
             plain, repeated = run_all(
                 programs,

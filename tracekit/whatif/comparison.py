@@ -143,13 +143,11 @@ class Comparison:
     @cached_property
     def figures(self) -> dict[str, pl.DataFrame]:
         """Label to result of `tracekit.analysis.compare.metrics`: of replays the medians."""
-        runs = self.repeated.figures if self.repeated is not None else {}
-        return {
-            label: analysis.compare.middle([frame for _, frame in runs[label]])
-            if runs.get(label)
-            else metrics_of(t, self.by)
-            for label, t in self.traces.items()
-        }
+        found = {}
+        for label, trace in self.traces.items():
+            middle = None if self.repeated is None else self.repeated.middle(label)
+            found[label] = metrics_of(trace, self.by) if middle is None else middle
+        return found
 
     @cached_property
     def table(self) -> pl.DataFrame:

@@ -30,6 +30,7 @@ __all__ = [
     "Interval",
     "ModelError",
     "Perturbation",
+    "apart",
     "centre",
     "fit",
     "interval",
@@ -40,7 +41,6 @@ __all__ = [
     "model_error",
     "modes",
     "perturbations",
-    "phase_sensitive",
     "quantile",
     "resolved",
 ]
@@ -333,8 +333,8 @@ def interval(
     )
 
 
-def phase_sensitive(plain: float | None, perturbed: Sequence[float]) -> bool:
-    """Say whether a metric depends on a phase of its tasks that perturbations break.
+def apart(plain: float | None, perturbed: Sequence[float]) -> tuple[float, ...]:
+    """Give what a metric is with and without a phase of its tasks that perturbations break.
 
     Definition: |median - plain| > max(1.645 s, 0.005 |plain|), s the standard deviation of the
     perturbed repetitions, median that of these.
@@ -346,21 +346,27 @@ def phase_sensitive(plain: float | None, perturbed: Sequence[float]) -> bool:
     perturbed
         The metric in the repetitions whose tick is where it was recorded, without the plain replay;
         fewer than two say nothing.
+
+    Returns
+    -------
+    tuple of float
+        `plain` and the median; empty where they are not apart.
     """
     if plain is None or len(perturbed) < 2:
-        return False
-    far = abs(statistics.median_low(perturbed) - plain)
-    return far > max(Z90 * _stdev(perturbed), FLOOR * abs(plain))
+        return ()
+    middle = statistics.median_low(perturbed)
+    far = abs(middle - plain) > max(Z90 * _stdev(perturbed), FLOOR * abs(plain))
+    return (plain, middle) if far else ()
 
 
 def measured(
-    predicted: float, values: Sequence[float], apart: float | None, recorded: float, identity: float
+    predicted: float, values: Sequence[float], outcomes: Sequence[float], recorded: float, identity: float
 ) -> float | None:
     """Give what the trace itself says of the error of a prediction, as a relative half-width.
 
     Definition: w^2 = s'^2 + e^2, with s' the largest of 1.645 standard deviations of the logarithm
-    over the repetitions, of the way to either of two outcomes, and of that to the plain replay
-    where it is phase-sensitive; e = |log(identity / recorded)|.
+    over the repetitions, of the way to either of two outcomes, and of that to the plain and to the
+    perturbed replays where it is phase-sensitive; e = |log(identity / recorded)|.
 
     Parameters
     ----------
@@ -368,8 +374,8 @@ def measured(
         The prediction, see `centre`.
     values
         The metric in each repetition.
-    apart
-        The metric in the plain replay, where it is phase-sensitive.
+    outcomes
+        What it is with and without a phase, see `apart`.
     recorded, identity
         The metric in the recording and in the identity replay.
 
@@ -380,10 +386,8 @@ def measured(
     """
     if min(predicted, recorded, identity) <= 0:
         return None
-    spread = _reach(predicted, values)
-    if apart is not None and apart > 0:
-        spread = max(spread, abs(math.log(apart / predicted)))
-    return math.hypot(spread, math.log(identity / recorded))
+    far = (abs(math.log(value / predicted)) for value in outcomes if value > 0)
+    return math.hypot(max(_reach(predicted, values), *far, 0.0), math.log(identity / recorded))
 
 
 def quantile(scores: Iterable[tuple[float, str]], level: float = 0.9) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from tracekit.analysis.compare import middle
 from tracekit.analysis.sampling import KEYS
 from tracekit.whatif import intervals, trust
 from tracekit.whatif.calibration import tolerances
@@ -69,6 +70,10 @@ class Repeated:
         Length of the recording.
     switch_ns
         What a switch costs in the trace, see `again`; 0 where the programs are stated.
+    stated
+        The programs are a workload text's. The recording is their plain replay, of the same random
+        draws as each other plain replay: these are set side by side, and repetitions, of other
+        draws, give the spread.
     """
 
     figures: Mapping[str, Sequence[tuple[Perturbation, pl.DataFrame]]]
@@ -90,6 +95,12 @@ class Repeated:
     errors: Table | None = None
     span_ns: float = 0.0
     switch_ns: float = 0.0
+    stated: bool = False
+
+    def middle(self, label: str) -> pl.DataFrame | None:
+        """The figures that rows are of: the medians of the repetitions; None where there are none."""
+        runs = [frame for _, frame in self.figures.get(label, ())]
+        return middle(runs[:1] if self.stated else runs) if runs else None
 
     @property
     def once(self) -> bool:
@@ -318,8 +329,9 @@ def _row(
     out |= {"change_class": change, "metric_class": kind, "validated": validated, "kernel_share": share}
     predicted, identity, recorded = row["predicted"], row["identity"], row["recorded"]
     values, same = [v for _, v in found], [v for _, v in own]
-    plain, moved = zip(*(_plain(runs) for runs in (own, found)), strict=True)
-    out |= {"identity_plain": plain[0], "predicted_plain": plain[1], "phase_sensitive": any(moved)}
+    (same_plain, same_apart), (plain, apart) = (_apart(runs) for runs in (own, found))
+    out |= {"identity_plain": same_plain, "predicted_plain": plain}
+    out["phase_sensitive"] = bool(same_apart or apart)
     if predicted is None:
         return out | {"no_interval": "not predicted"}
     if repeated.once:
@@ -337,7 +349,7 @@ def _row(
     )
     if not kind:
         return out | {"no_interval": of_recorded.reason}
-    measured = intervals.measured(predicted, values, plain[1] if moved[1] else None, recorded, identity)
+    measured = intervals.measured(predicted, values, apart, recorded, identity)
     short = again(repeated.switch_ns, row["metric"], predicted, mean_slice)
     scale = sampling_scale(errors, kind)
     if (why := repeated.unmeasured.get(row["policy"])) is not None:
@@ -346,11 +358,11 @@ def _row(
     return made | {"halve_ns": to_halve(made["half_width_pct"], made["sampling_pct"], repeated.span_ns)}
 
 
-def _plain(runs: Sequence[tuple[Perturbation, float]]) -> tuple[float | None, bool]:
-    """The metric in the plain replay, and whether it hangs by a phase that perturbations break."""
+def _apart(runs: Sequence[tuple[Perturbation, float]]) -> tuple[float | None, tuple[float, ...]]:
+    """The metric in the plain replay, and what it is with and without a phase that perturbations break."""
     plain = next((v for s, v in runs if s == intervals.PLAIN), None)
     rest = [v for s, v in runs if s.in_place and s != intervals.PLAIN]
-    return plain, intervals.phase_sensitive(plain, rest)
+    return plain, intervals.apart(plain, rest)
 
 
 def shows(row: Mapping[str, Any]) -> bool:

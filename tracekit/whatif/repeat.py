@@ -15,7 +15,6 @@ import polars as pl
 
 from tracekit.analysis.compare import as_metrics
 from tracekit.errors import ReplayError
-from tracekit.trace import Trace
 from tracekit.whatif.intervals import Perturbation
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
 from tracekit.whatif.workers import usable_cpus
@@ -69,9 +68,12 @@ class Asked:
     tables: int = 1
 
 
-def judged(runs: int, trace: Trace) -> int:
-    """How many of `runs` repetitions a replay is judged by: all, but for a trace of many slices."""
-    return max(1, min(runs, JUDGED_SLICES // max(trace.slices.height, 1)))
+def judged(runs: int, programs: Programs) -> int:
+    """How many of `runs` repetitions a replay is judged by.
+
+    All, but for a trace of many slices. Of a workload text the first, which has the text's own draws.
+    """
+    return 1 if programs.stated else max(1, min(runs, JUDGED_SLICES // max(programs.trace.slices.height, 1)))
 
 
 def default_jobs() -> int:
