@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["perturbations_of", "reconstructed", "stated_hz"]
 
 
+#: Records of a trace up to which programs are kept with it: as many as groups are learned from.
+KEPT_RECORDS = 100_000
+
+
 def stated_hz(trace: Trace) -> tuple[int | None, str]:
     """Give the clock ticks a second that a trace was recorded with, as far as it is stated, and by what."""
     if trace.machine is not None and trace.machine.hz is not None:
@@ -67,6 +71,26 @@ def reconstructed(
     """
     if hz is None:
         hz, _ = stated_hz(trace)
+    alone = held is None or not (held.rt or held.stated or held.groups)
+
+    def made() -> tuple[Contexts, _core.Programs]:
+        return _made(trace, loop, hz, endless, placement, identity, held)
+
+    # Whether groups are to be learned is judged by the same programs, and looking for messages takes seconds.
+    if alone and trace.columns("events", "ts_ns").height <= KEPT_RECORDS:
+        return trace.once(("programs", loop, hz, tuple(endless), placement, identity), made)
+    return made()
+
+
+def _made(
+    trace: Trace,
+    loop: str,
+    hz: int | None,
+    endless: Sequence[str],
+    placement: str,
+    identity: str | None,
+    held: Held | None,
+) -> tuple[Contexts, _core.Programs]:
     # Slack is Linux's, and every source from Linux names its system.
     system = trace.metadata.get("os")
     contexts = recognise(trace)

@@ -28,7 +28,7 @@ from tracekit.trace import Trace
 from tracekit.units import format_names
 from tracekit.whatif.identity import stated
 from tracekit.whatif.members import WORTH, Ancestry, models_groups
-from tracekit.whatif.reconstructed import perturbations_of, reconstructed
+from tracekit.whatif.reconstructed import KEPT_RECORDS, perturbations_of, reconstructed
 from tracekit.whatif.source import first_part
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Sharing", "learned"]
 
 #: Records that are looked at: a few seconds of a busy machine of some CPUs.
-RECORDS = 100_000
+RECORDS = KEPT_RECORDS
 #: Windows in which CPU time is compared, ns: many slices of a few ms, and short against a recording.
 WINDOW_NS = 250_000_000
 #: Bound on what the windows hold, in weights of a unit on a CPU, which each step of the search reads.
@@ -159,12 +159,14 @@ def _learned(trace: Trace) -> Sharing | None:
     bursts = [np.ascontiguousarray(c.cast(pl.Int64).to_numpy()) for c in columns]
     # Each CPU may be shared fairly by those that balancing put there: then all CPUs together show it.
     together = [np.zeros_like(bursts[0]), *bursts[1:]]
+    tried: list[list[int | None]] = []
     for shared, least in ((bursts, 0.0), (together, LEAST))[: len(cpus)]:
         found, without, within = _core.partition(shared, units.count, windows, units.tree, MOST)
         if len(set(found) - {None}) < 2 or without < least or within > WORTH_A_REPLAY * without:
             continue
-        if judged := _judged(trace, part, slices, units, found, windows):
+        if found not in tried and (judged := _judged(trace, part, slices, units, found, windows)):
             return judged
+        tried.append(found)
     return None
 
 

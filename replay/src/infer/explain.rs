@@ -24,6 +24,19 @@ struct Explanation {
     swap: Option<usize>,
 }
 
+/// Shares to be looked at, and the log-likelihood, of all messages left behind from one place of a queue on.
+struct Leaving {
+    first: usize,
+    sums: Vec<(usize, f64)>,
+}
+
+impl Leaving {
+    /// Those from place `i` on, which is no earlier than the first.
+    fn from(&self, i: usize) -> (usize, f64) {
+        self.sums.get(i - self.first).copied().unwrap_or_default()
+    }
+}
+
 impl Walk<'_> {
     /// The likeliest services of a segment.
     pub(super) fn explain(&mut self, s: usize, hold: Hold, g: Segment, goes_on: bool) -> (Vec<Part>, Option<usize>) {
@@ -42,7 +55,7 @@ impl Walk<'_> {
         let mut found: Vec<Explanation> = Vec::new();
         let mut scores: Vec<f64> = Vec::new();
         // What waits is looked at again and again.
-        let mut costs: Vec<Option<(usize, f64)>> = Vec::new();
+        let mut leaving: Option<Leaving> = None;
         let waiting = self.queues[s].iter().filter(|q| q.at < g.to).count();
         let own_queue = &self.queues[self.own_queue(g.task)];
         self.known.budget.spend((self.queues[s].len() + self.known.net.stations[s].members.len()) / LOOKS);
@@ -77,17 +90,11 @@ impl Walk<'_> {
                     let left = if reply {
                         LEFT * (own_queue.len() - taken_own) as f64
                     } else {
-                        let left = self.queues[s].iter().enumerate().take(waiting).skip(taken);
-                        let costs = left.map(|(i, q)| match i - taken {
-                            behind if behind < others => TAKEN,
-                            _ => {
-                                costs.resize(costs.len().max(i + 1), None);
-                                let (looked, cost) = *costs[i].get_or_insert_with(|| self.cost_of_leaving(s, q));
-                                self.pay_for_shares(looked);
-                                cost
-                            }
-                        });
-                        costs.sum()
+                        let first = (taken + others).clamp(taken, waiting.max(taken));
+                        let behind = leaving.get_or_insert_with(|| self.leaving(s, first, waiting));
+                        let (looked, cost) = behind.from(first);
+                        self.pay_for_shares(looked);
+                        TAKEN * (first - taken) as f64 + cost
                     };
                     (share.max(1e-9).ln() + left, to)
                 }
@@ -172,6 +179,18 @@ impl Walk<'_> {
     fn cost_of_leaving(&self, s: usize, item: &Item) -> (usize, f64) {
         let (looked, found) = self.elsewhere(s, item);
         (looked, found.map_or(LEFT, |o| o.0.ln().clamp(LEFT, -0.3)))
+    }
+
+    /// The same of all that wait in the queue of `s`, from the `first` to the `last`.
+    fn leaving(&self, s: usize, first: usize, last: usize) -> Leaving {
+        let queue = &self.queues[s];
+        let mut sums = vec![(0, 0.0); last.saturating_sub(first) + 1];
+        for i in (first..last).rev() {
+            let (looked, cost) = self.cost_of_leaving(s, &queue[i]);
+            let (all, sum) = sums[i + 1 - first];
+            sums[i - first] = (all + looked, sum + cost);
+        }
+        Leaving { first, sums }
     }
 
     /// A reader of `s` falls asleep: what seems to wait there went elsewhere.

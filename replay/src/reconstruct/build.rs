@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::draft::Draft;
 use super::periods::Timers;
+use super::receive::receives_from;
 use super::sleep::{Sleeps, DEFAULT_SLACK};
 use super::spins::{self, Spins};
 use super::{Class, Evidence, LoopMode, Note, Options, Placement, Reading, Recon};
@@ -48,6 +49,7 @@ pub(super) struct Builder<'a> {
     /// Tasks that send each other messages of which too many cannot be followed.
     pub(super) unexplained: HashSet<TaskIndex>,
     pub(super) sem_of_message: HashMap<u32, SemId>,
+    pub(super) receives_from: Vec<Option<Ns>>,
     pub(super) handler_of_wake: HashMap<u32, HandlerId>,
     /// For each queue: how many tasks receive from it.
     pub(super) readers: Vec<u32>,
@@ -68,6 +70,7 @@ impl<'a> Builder<'a> {
             handlers: vec![(0, Vec::new(), Vec::new()); messages.sent.len()],
             unexplained: messages.unexplained().collect(),
             readers: messages.readers(),
+            receives_from: receives_from(&messages),
             messages,
             sem_of_message: HashMap::new(),
             handler_of_wake: HashMap::new(),

@@ -5,7 +5,7 @@ use super::build::Builder;
 use super::draft::Draft;
 use super::{Class, Evidence, Note};
 use crate::history::{By, TaskHistory, TaskIndex};
-use crate::infer::{Attempt, Mark, Message};
+use crate::infer::{Attempt, Mark, Message, Messages};
 use crate::program::{Buffer, BufferId, HandlerId, LockId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep, TaskId};
 
@@ -16,6 +16,13 @@ pub(super) struct Cut {
     handler: HandlerId,
     /// It is not from the network: it ends the task.
     last: bool,
+}
+
+/// When each task first took a message that others could take.
+pub(super) fn receives_from(messages: &Messages) -> Vec<Option<Ns>> {
+    let of_queue = |message: u32| messages.sent.get(message as usize).is_some_and(|m| m.station.is_some());
+    let first = |m: &&(Ns, Mark)| matches!(m.1, Mark::Take(message) if of_queue(message));
+    messages.marks.iter().map(|marks| marks.iter().find(first).map(|m| m.0)).collect()
 }
 
 impl Builder<'_> {
@@ -119,10 +126,7 @@ impl Builder<'_> {
     fn last_handler(&mut self, wakee: TaskIndex, wake: u32) -> Option<(QueueId, HandlerId)> {
         let queue = QueueId(self.messages.receives[wakee as usize]?);
         let at = *self.messages.woken_at.get(&wake)?;
-        let of_queue = |message: u32| self.messages.sent[message as usize].station.is_some();
-        let first = |m: &&(Ns, Mark)| matches!(m.1, Mark::Take(message) if of_queue(message));
-        let began = self.messages.marks[wakee as usize].iter().find(first)?.0;
-        (began < at).then(|| {
+        (self.receives_from[wakee as usize]? < at).then(|| {
             let next = HandlerId(self.handlers.len() as u32);
             let handler = *self.handler_of_wake.entry(wake).or_insert(next);
             if handler == next {
