@@ -72,11 +72,13 @@ def test_one_metric_condemns_no_trace(trace: tk.Trace, monkeypatch: pytest.Monke
     # What a comparison trusts row by row is not to be distrusted as a whole.
     metrics = fitness(trace, seconds=120).metrics
     assert metrics is not None
+    programs = tk.Programs(trace)
     passing = pl.when(pl.col("result") == "fail").then(pl.lit("pass")).otherwise("result")
     for of_main, verdict in (("fail", "with care"), ("not measured", "well")):
         result = pl.when(pl.col("metric") == "main").then(pl.lit(of_main)).otherwise(passing)
         found = metrics.with_columns(result.alias("result"))
-        monkeypatch.setattr(module, "_tried", lambda *_, found=found: found)
+        tried = module._Tried(programs, found, False)
+        monkeypatch.setattr(module, "_tried", lambda *_, tried=tried: tried)
         assert poorly(found["result"].to_list()) is None
         assert fitness(trace).replay == verdict
     assert "the run time per involuntary switch could not be measured" in fitness(trace).because

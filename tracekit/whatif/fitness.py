@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -173,7 +174,7 @@ def _trial(
         )
     policy = identity or stated(trace)[0]
     part, which = _first_part(trace)
-    done = _tried(part, policy, seconds)
+    done = _tried(lambda: Programs(part, identity=policy), policy, seconds)
     if done is None:
         return (
             "unknown",
@@ -189,31 +190,47 @@ def _trial(
         return (
             "badly",
             f"no record says who woke whom (sched_waking, sched_wakeup), so that every sleep ends as recorded; {said}",
-            done,
+            done.metrics,
         )
     if verdict != "well" and trace.cpus.height > 1:
-        said += _where_recorded(part, policy, seconds, _passing(done))
+        said += "" if done.placed else _where_recorded(part, policy, seconds, done.passing)
         said += _own_caches(part, policy, seconds, done)
-    return verdict, said, done
+    return verdict, said, done.metrics
 
 
-def _passing(metrics: pl.DataFrame) -> int:
-    return metrics.filter(result="pass").height
+@dataclass(frozen=True)
+class _Tried:
+    """A trace that was replayed as it was captured; `placed` where each task is where it was recorded."""
+
+    programs: Programs
+    metrics: pl.DataFrame
+    placed: bool
+
+    @property
+    def passing(self) -> int:
+        """Metrics that pass."""
+        return self.metrics.filter(result="pass").height
+
+    @property
+    def preemptions(self) -> tuple[float, float]:
+        """Preemptions, recorded and replayed."""
+        row = self.metrics.filter(metric="preemptions").row(0, named=True)
+        return row["recorded"] or 0.0, row["replayed"] or 0.0
 
 
 def _where_recorded(part: Trace, policy: str, seconds: float, passing: int) -> str:
     """What the recorded arrangement of tasks over the CPUs makes better, where it does."""
-    placed = _tried(part, policy, seconds, "trace")
-    if not isinstance(placed, pl.DataFrame) or _passing(placed) <= passing:
+    placed = _tried(lambda: Programs(part, placement="trace", identity=policy), policy, seconds)
+    if not isinstance(placed, _Tried) or placed.passing <= passing:
         return ""
-    judged = placed.filter(pl.col("result") != "not measured").height
+    judged = placed.metrics.filter(pl.col("result") != "not measured").height
     return (
-        f"; with each task where it was recorded (--placement trace) {_passing(placed)} of {judged} pass, which "
+        f"; with each task where it was recorded (--placement trace) {placed.passing} of {judged} pass, which "
         "makes a prediction no better: the arrangement of tasks over the CPUs is what is missed"
     )
 
 
-def _own_caches(part: Trace, policy: str, seconds: float, done: pl.DataFrame) -> str:
+def _own_caches(part: Trace, policy: str, seconds: float, done: _Tried) -> str:
     """What it makes better that no CPU shares a cache, where it does.
 
     Linux looks for an idle CPU among those that share a cache, as the machine's description says.
@@ -224,10 +241,16 @@ def _own_caches(part: Trace, policy: str, seconds: float, done: pl.DataFrame) ->
     if name not in ("cfs", "eevdf") or "shared_cache" in rest:
         return ""
     other = f"{policy}{',' if rest else ':'}shared_cache=off"
-    tried = _tried(part, other, seconds)
-    if not isinstance(tried, pl.DataFrame) or _passing(tried) < _passing(done):
+    model: _Tried | ReplayError | None = done
+    if done.placed:
+        model = _tried(lambda: Programs(part, placement="model", identity=policy), policy, seconds)
+    if not isinstance(model, _Tried):
         return ""
-    (recorded, before), (_, after) = map(_preemptions, (done, tried))
+    programs = model.programs
+    tried = _tried(lambda: programs, other, seconds)
+    if not isinstance(tried, _Tried) or tried.passing < model.passing:
+        return ""
+    (recorded, before), (_, after) = model.preemptions, tried.preemptions
     if abs(recorded - before) - abs(recorded - after) <= NEARER * recorded:
         return ""
     return (
@@ -236,20 +259,12 @@ def _own_caches(part: Trace, policy: str, seconds: float, done: pl.DataFrame) ->
     )
 
 
-def _preemptions(metrics: pl.DataFrame) -> tuple[float, float]:
-    """Preemptions, recorded and replayed."""
-    row = metrics.filter(metric="preemptions").row(0, named=True)
-    return row["recorded"] or 0.0, row["replayed"] or 0.0
-
-
-def _tried(
-    trace: Trace, policy: str, seconds: float, placement: str = "model"
-) -> pl.DataFrame | ReplayError | None:
-    """The calibration of a trace; None when it takes longer than `seconds`, and it is given up then.
+def _tried(make: Callable[[], Programs], policy: str, seconds: float) -> _Tried | ReplayError | None:
+    """Replay programs under a policy; None when that takes longer than `seconds`, and it is given up then.
 
     By one replay where the repetitions would take as long.
     """
-    result: list[pl.DataFrame | ReplayError] = []
+    result: list[_Tried | ReplayError] = []
     deadline = time.monotonic() + seconds
 
     def watch(done: float) -> None:
@@ -259,12 +274,13 @@ def _tried(
     def work() -> None:
         with contextlib.suppress(_Enough):
             try:
-                programs = Programs(trace, placement=placement, identity=policy)
+                programs = make()
                 begun = time.monotonic()
-                _, done = as_captured(programs, policy, runs=1, progress=watch)
+                run, found = as_captured(programs, policy, runs=1, progress=watch)
                 if RUNS * (time.monotonic() - begun) < seconds:
-                    _, done = as_captured(programs, policy, progress=watch)
-                result.append(done)
+                    run, found = as_captured(programs, policy, progress=watch)
+                placed = run.metadata.get("replay.placement") == "trace"
+                result.append(_Tried(programs, found, placed))
             except ReplayError as error:
                 result.append(error)
 
@@ -283,13 +299,15 @@ def _first_part(trace: Trace) -> tuple[Trace, str]:
     return part, f" of the first {format_ns((part.end_ns or 0) - (part.start_ns or 0))}"
 
 
-def _verdict(metrics: pl.DataFrame, policy: str, which: str) -> tuple[str, str]:
+def _verdict(done: _Tried, policy: str, which: str) -> tuple[str, str]:
     """What the calibration means."""
+    metrics = done.metrics
     main = metrics.filter(metric="main").row(0, named=True)
     failed = metrics.filter(result="fail")["metric"].to_list()
     judged = metrics.filter(pl.col("result") != "not measured").height
     verdict = replayed(metrics["result"].to_list())
-    said = f"replayed as captured ({policy}){which}"
+    where = ", each task where it was recorded" if done.placed else ""
+    said = f"replayed as captured ({policy}{where}){which}"
     if verdict == "unknown":
         return verdict, f"{said}; there are too few records to judge it"
     said += f", {judged - len(failed)} of {judged} metrics pass"

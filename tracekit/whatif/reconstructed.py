@@ -78,7 +78,7 @@ def reconstructed(
 
     # Whether groups are to be learned is judged by the same programs, and looking for messages takes seconds.
     if alone and trace.columns("events", "ts_ns").height <= KEPT_RECORDS:
-        return trace.once(("programs", loop, hz, tuple(endless), placement, identity), made)
+        return trace.once(("reconstructed", loop, hz, tuple(endless), placement, identity), made)
     return made()
 
 
