@@ -52,18 +52,21 @@ def test_nothing_changed_is_not_resolved(compared: Comparison) -> None:
 
 def test_the_interval_is_made_of_its_parts(compared: Comparison) -> None:
     found = row(compared, "off", "run_delay", "p95")
-    assert found["sampling_pct"] > 0
-    assert found["measured_pct"] > found["sampling_pct"]
+    assert min(found["sampling_low_pct"], found["sampling_high_pct"]) > 0
+    assert found["measured_pct"] > max(found["sampling_low_pct"], found["sampling_high_pct"])
     assert found["half_width_pct"] >= found["measured_pct"]
-    half = math.log(found["high"] / found["low"]) / 2
-    assert half == pytest.approx(found["half_width_pct"] / 100)
+    down, up = math.log(found["predicted"] / found["low"]), math.log(found["high"] / found["predicted"])
+    assert max(down, up) == pytest.approx(found["half_width_pct"] / 100)
+    sides = [found[f"sampling_{side}_pct"] / 100 for side in ("low", "high")]
+    assert down**2 - up**2 == pytest.approx(sides[0] ** 2 - sides[1] ** 2)
+    assert down != up, "the sample is skewed"
 
 
 def test_no_interval_without_a_sampling_term_and_a_reason_in_its_place(compared: Comparison) -> None:
     table = compared.table
     given = table.filter(pl.col("low").is_not_null())
     assert given.height > 20
-    assert given["sampling_pct"].null_count() == 0
+    assert given["sampling_low_pct"].null_count() == given["sampling_high_pct"].null_count() == 0
     assert (table["low"].is_null() == table["no_interval"].is_not_null()).all()
     few = table.filter(pl.col("n_recorded") < 20)
     assert few.height > 20

@@ -183,13 +183,20 @@ def _usable(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(pl.col("low").is_not_null(), pl.col("real") > 0, pl.col("n_real").fill_null(20) >= 20)
 
 
+def _measured(row: Mapping[str, Any]) -> tuple[float, float]:
+    """What the trace says of the error of a row, without and of the sample, on the side of the real value."""
+    sides = [(row[f"sampling_{side}_pct"] or 0.0) / 100 for side in ("low", "high")]
+    own = math.sqrt(max(0.0, (row["measured_pct"] / 100) ** 2 - max(sides) ** 2))
+    return own, sides[row["real"] > row["predicted"]]
+
+
 def fitted(rows: pl.DataFrame, without: str | None = None) -> dict[tuple[str, str], row_error.RowError]:
     """Fit the model errors, to all workloads but one."""
     cases: dict[tuple[str, str], list[row_error.Case]] = defaultdict(list)
     for r in _usable(rows).filter(pl.col("workload") != (without or "")).iter_rows(named=True):
+        own, sampling = _measured(r)
         error = abs(math.log(r["real"] / r["predicted"]))
-        sampling = (r["sampling_pct"] or 0.0) / 100
-        case = row_error.Case(r["workload"], error, r["measured_pct"] / 100, r["kernel_share"], sampling)
+        case = row_error.Case(r["workload"], error, math.hypot(own, sampling), r["kernel_share"], sampling)
         cases[r["change_class"], r["metric_class"]].append(case)
     return row_error.fit(cases)
 
@@ -222,8 +229,7 @@ def judged(rows: pl.DataFrame, known: row_error.Table | None = None) -> pl.DataF
         width, n = row_error.width_of(table, *key)
         inside = None
         if r["low"] is not None and width is not None and r["real"] > 0:
-            measured, sampling = r["measured_pct"] / 100, (r["sampling_pct"] or 0.0) / 100
-            own = math.sqrt(max(0.0, measured**2 - sampling**2))
+            own, sampling = _measured(r)
             scaled = row_error.sampling_scale(table, r["metric_class"]) * sampling
             half = math.hypot(own, scaled, width, (r["switch_pct"] or 0.0) / 100)
             inside = abs(math.log(r["real"] / r["predicted"])) <= half

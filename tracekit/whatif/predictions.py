@@ -122,7 +122,8 @@ ADDED: dict[str, Any] = {
     "no_interval": pl.String,
     "half_width_pct": pl.Float64,
     "measured_pct": pl.Float64,
-    "sampling_pct": pl.Float64,
+    "sampling_low_pct": pl.Float64,
+    "sampling_high_pct": pl.Float64,
     "switch_pct": pl.Float64,
     "halve_ns": pl.Float64,
     "n_effective": pl.Float64,
@@ -159,9 +160,9 @@ def _values(
 
 @dataclass(frozen=True)
 class _Sampled:
-    """Relative half-width of a sampling interval, or why there is none."""
+    """How far a sampling interval reaches down and up, as logarithms, or why there is none."""
 
-    width: float | None
+    width: tuple[float, float] | None
     n_effective: float | None
     reason: str | None
 
@@ -178,7 +179,7 @@ def _sampled(table: pl.DataFrame) -> dict[Key, _Sampled]:
         elif min(value, low) <= 0:
             found[_key(row)] = _Sampled(None, row["n_effective"], "it is zero, or its interval reaches zero")
         else:
-            width = max(math.log(high / value), math.log(value / low))
+            width = math.log(value / low), math.log(high / value)
             found[_key(row)] = _Sampled(width, row["n_effective"], None)
     return found
 
@@ -209,10 +210,10 @@ def with_intervals(
     -------
     pl.DataFrame
         `table` with `low`, `high` (Float64, the 90 % interval), `no_interval` (String, why there is
-        none), `half_width_pct`, `measured_pct`, `sampling_pct`, `switch_pct` (Float64, %: the
-        interval, its part without the model error and what a switch costs, the part of the sample
-        size, the larger one of recording and prediction, and that of what a switch costs, see
-        `again`), `halve_ns` (Float64, how much more to record for half the interval, see
+        none), `half_width_pct`, `measured_pct`, `sampling_low_pct`, `sampling_high_pct`, `switch_pct`
+        (Float64, %, on the logarithmic scale: the wider side of the interval, its part without the
+        model error and what a switch costs, the part of the sample size downwards and upwards, the
+        larger one of recording and prediction, and that of what a switch costs, see `again`), `halve_ns` (Float64, how much more to record for half the interval, see
         `to_halve`; null where no recording halves it), `n_effective` (Float64, of the smaller
         sample), `bimodal_low` and `bimodal_high` (Float64, the two values of a schedule with two
         outcomes, else null), `phase_sensitive` (Boolean, true when perturbations move identity or
@@ -355,7 +356,7 @@ def _row(
     if (why := repeated.unmeasured.get(row["policy"])) is not None:
         return out | {"no_interval": why}
     made = _with_width(out, (measured, short), of_recorded, of_predicted, (model, scale), len(values))
-    return made | {"halve_ns": to_halve(made["half_width_pct"], made["sampling_pct"], repeated.span_ns)}
+    return made | {"halve_ns": to_halve(made["half_width_pct"], wider(made), repeated.span_ns)}
 
 
 def _apart(runs: Sequence[tuple[Perturbation, float]]) -> tuple[float | None, tuple[float, ...]]:
@@ -368,6 +369,12 @@ def _apart(runs: Sequence[tuple[Perturbation, float]]) -> tuple[float | None, tu
 def shows(row: Mapping[str, Any]) -> bool:
     """Whether the values of a row can show its change: a lower bound shows a rise, never a fall."""
     return not (row["predicted_is_bound"] and row["predicted"] < row["identity"])
+
+
+def wider(row: Mapping[str, Any]) -> float | None:
+    """The wider side of the part of the sample size, %; None without an interval."""
+    down, up = row["sampling_low_pct"], row["sampling_high_pct"]
+    return None if down is None or up is None else max(down, up)
 
 
 def to_halve(half_width_pct: float | None, sampling_pct: float | None, span_ns: float) -> float | None:
@@ -422,12 +429,13 @@ def _with_width(
     if reason is not None:
         return out | {"no_interval": reason}
     # Both samples are of the same demand, so that their errors are no two independent ones.
-    sampling = scale * max(of_recorded.width or 0.0, of_predicted.width or 0.0)
-    known = math.hypot(measured or 0.0, sampling)
-    width = math.hypot(known, model or 0.0, short)
-    out |= {"sampling_pct": 100 * sampling, "measured_pct": 100 * known, "half_width_pct": 100 * width}
-    out["switch_pct"] = 100 * short
-    return out | {"low": out["predicted"] * math.exp(-width), "high": out["predicted"] * math.exp(width)}
+    both = zip(of_recorded.width or (0.0, 0.0), of_predicted.width or (0.0, 0.0), strict=True)
+    sampling = [scale * max(sides) for sides in both]
+    down, up = (math.hypot(measured or 0.0, side, model or 0.0, short) for side in sampling)
+    out |= {"sampling_low_pct": 100 * sampling[0], "sampling_high_pct": 100 * sampling[1]}
+    out |= {"measured_pct": 100 * math.hypot(measured or 0.0, max(sampling)), "switch_pct": 100 * short}
+    out |= {"half_width_pct": 100 * max(down, up)}
+    return out | {"low": out["predicted"] * math.exp(-down), "high": out["predicted"] * math.exp(up)}
 
 
 def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> list[dict[str, Any]]:

@@ -66,8 +66,10 @@ def rows_of(
 
 
 def half_width(times: float = 1.0) -> pl.Expr:
-    """Half-width of the interval, with what a switch costs taken so many times."""
-    short, half = pl.col("switch_pct").fill_null(0) / 100, pl.col("half_width_pct") / 100
+    """How far the interval reaches to the side of the real value, with a switch's cost taken so many times."""
+    up, down = (pl.col("high") / pl.col("predicted")).log(), (pl.col("predicted") / pl.col("low")).log()
+    half = pl.when(pl.col("real") > pl.col("predicted")).then(up).otherwise(down)
+    short = pl.col("switch_pct").fill_null(0) / 100
     other = ((short.exp() - 1) * times).log1p()
     return (half**2 - short**2 + other**2).clip(0).sqrt()
 
