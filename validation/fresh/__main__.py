@@ -66,7 +66,7 @@ def rows_of(
 
 
 def half_width(times: float = 1.0) -> pl.Expr:
-    """How far the interval reaches to the side of the real value, with a switch's cost taken so many times."""
+    """How far an interval reaches to the side of the real value, a switch's cost taken so many times."""
     up, down = (pl.col("high") / pl.col("predicted")).log(), (pl.col("predicted") / pl.col("low")).log()
     half = pl.when(pl.col("real") > pl.col("predicted")).then(up).otherwise(down)
     short = pl.col("switch_pct").fill_null(0) / 100
