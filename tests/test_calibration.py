@@ -14,8 +14,8 @@ import pytest
 
 import tracekit as tk
 from tracekit.cli.calibrate import _readable
-from tracekit.whatif.calibration import METRICS, _judge, calibrate, passed, tolerances
-from tracekit.whatif.fidelity import Fidelity, Pair, middle
+from tracekit.whatif.calibration import METRICS, _judge, calibrate, keeps_phase, passed, tolerances
+from tracekit.whatif.fidelity import Fidelity, Pair, fidelity, middle
 
 Run = Callable[..., CompletedProcess[str]]
 
@@ -59,6 +59,24 @@ def test_a_metric_that_most_repetitions_lack_is_not_measured() -> None:
     found = middle([have, lack, lack])
     assert found.pairs == {"main": Pair("ns", 5.0, None, (60, 0))}
     assert middle([have, lack]).pairs["main"].replayed == 6.0
+
+
+def test_a_schedule_without_any_disturbance_is_judged_by_the_plain_replay(tmp_path: Path) -> None:
+    # Perturbations break the phase of its three tasks: each repetition fails a third of the metrics.
+    (tmp_path / "a.wl").write_text("policy: cfs\nuntil: 1000\nH*2: R∞\nT*3: (R2 S5)*")
+    tk.generate(tmp_path / "a.wl", tmp_path / "a.txt", to="ftrace")
+    trace = tk.read(tmp_path / "a.txt")
+    assert "fail" not in tk.calibrate(trace)["result"].to_list()
+    found = tk.compare(trace, "cfs:latency=24ms")
+    assert found.repeated is not None
+    assert found.repeated.plain
+    assert found.table["identity"].equals(found.table["identity_plain"])
+    programs = tk.Programs(trace)
+    runs = [fidelity(trace, programs.run("cfs", perturbation=p)) for p in programs.perturbations(4)]
+    assert keeps_phase(runs)
+    assert not keeps_phase(runs[:2]), "one says nothing"
+    assert not keeps_phase([*runs, runs[0]]), "another one is as good"
+    assert not keeps_phase(runs[1:])
 
 
 def test_calibrate_repeats_and_takes_one_replay_where_asked(trace: tk.Trace) -> None:

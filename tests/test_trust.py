@@ -17,6 +17,7 @@ import tracekit as tk
 from tracekit.cli import main
 from tracekit.whatif import headline, row_error, trust
 from tracekit.whatif.calibration import tolerances
+from tracekit.whatif.fitness import fitness
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.shown import Focus
 
@@ -339,3 +340,21 @@ def test_a_cpu_that_ran_next_to_nothing_has_no_known_speed(tmp_path: Path) -> No
     rows = moved.table.filter(pl.col("metric_class") != "", pl.col("predicted").is_not_null())
     assert rows["low"].is_null().all()
     assert said in rows["no_interval"].to_list()
+
+
+def test_doctor_and_compare_agree_about_a_trace_without_wakeups(tmp_path: Path) -> None:
+    (tmp_path / "a.wl").write_text("policy: cfs\nuntil: 1000\nH*2: R∞\nT*3: (R2 S5)*")
+    tk.generate(tmp_path / "a.wl", tmp_path / "a.txt", to="ftrace")
+    whole = (tmp_path / "a.txt").read_text().splitlines(keepends=True)
+    (tmp_path / "less.txt").write_text(
+        "".join(line for line in whole if "waking:" not in line and "wakeup" not in line)
+    )
+    (tmp_path / "hogs.wl").write_text("policy: cfs\nuntil: 200\nH*2: R∞")
+    for name, said in (("a.txt", False), ("less.txt", True), ("hogs.wl", False)):
+        trace = tk.read(tmp_path / name)
+        why = "no record says who woke whom"
+        assert (why in fitness(trace, seconds=60).because) == said, name
+        found = tk.compare(trace, "cfs:latency=24ms", runs=3)
+        assert (why in (found.poor or "")) == said, name
+        if name != "hogs.wl":
+            assert ("trusted" in found.table["trust"].to_list()) != said, name

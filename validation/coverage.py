@@ -25,7 +25,7 @@ from tracekit.analysis.compare import IDENTITY
 from tracekit.errors import TracekitError
 from tracekit.whatif import row_error
 from tracekit.whatif.basis import unmeasured_cpus
-from tracekit.whatif.calibration import judge
+from tracekit.whatif.calibration import judge, keeps_phase
 from tracekit.whatif.comparison import Comparison
 from tracekit.whatif.fidelity import Fidelity, fidelity
 from tracekit.whatif.intervals import Perturbation, kernel_share
@@ -99,7 +99,7 @@ def pair_rows(
     job["identity"] = asdict(same.outcome)
     job["calibration"] = judge(faithful).to_dicts()
     job["kernel_share"] = kernel_share(subject(a.metric, programs.demands))
-    context = known_of(programs, trace, "group", {}, {})
+    context = replace(known_of(programs, trace, "group", {}, {}), plain=keeps_phase(faithful))
     frames, notes = [], []
     for pair, target in targets:
         asked = lab.question(target, trace, known)

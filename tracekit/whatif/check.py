@@ -114,4 +114,4 @@ def as_captured(
             progress=progress,
             after=measured,
         )
-    return plain[IDENTITY], judge(list(found.values()))
+    return plain[IDENTITY], judge([found[nth] for nth in sorted(found)])

@@ -17,6 +17,7 @@ from tracekit.filters import CommPattern, Selection
 from tracekit.harmless import printable
 from tracekit.trace import Trace
 from tracekit.whatif.basis import unmeasured_cpus
+from tracekit.whatif.calibration import keeps_phase
 from tracekit.whatif.comparison import Comparison, keep_fidelity, metrics_of, sampling_of
 from tracekit.whatif.fidelity import Fidelity, fidelity
 from tracekit.whatif.identity import stated
@@ -202,8 +203,10 @@ def compare(
             raise _name_refusals(programs, named, error) from None
     if not shared:
         shared = {"replay": plain.pop(IDENTITY), "repeated": repeated.pop(IDENTITY)}
-        if faithful:
-            keep_fidelity(trace, shared["replay"], list(faithful.values()))
+        by_number = [faithful[nth] for nth in sorted(faithful)]
+        shared["plain"] = keeps_phase(by_number)
+        if by_number:
+            keep_fidelity(trace, shared["replay"], by_number)
         known.update(shared)
     same = shared["replay"]
     repeated = {IDENTITY: shared["repeated"], **repeated}
@@ -217,7 +220,8 @@ def compare(
     }
     found = known_of(programs, trace, by, repeated, classes)
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
-    found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured)
+    plainly = found.plain or shared["plain"]
+    found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured, plain=plainly)
     return Comparison(trace, same, plain, why, by, found, beside, overrides, chosen, beside_policies)
 
 

@@ -29,6 +29,7 @@ from tracekit.whatif.left_out import left_out
 from tracekit.whatif.loops import loops
 from tracekit.whatif.pace import Idler, Longer, Sooner, idler, longer, of_all, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
+from tracekit.whatif.recorded import unwoken
 from tracekit.whatif.run import Replay
 from tracekit.whatif.scenario import Override
 from tracekit.whatif.settings import left_to_default
@@ -258,9 +259,13 @@ class Comparison:
 
     @property
     def poor(self) -> str | None:
-        """Why no row can be trusted: what was filtered out, or see `tracekit.whatif.trust.poorly`."""
-        return left_out(self.trace) or poorly(
-            self.fidelity["result"].to_list(), getattr(self.identity, "places_asked", False)
+        """Why no row can be trusted.
+
+        What was filtered out, that nobody says who woke whom, or see `tracekit.whatif.trust.poorly`.
+        """
+        placed = getattr(self.identity, "places_asked", False)
+        return (
+            left_out(self.trace) or unwoken(self.trace) or poorly(self.fidelity["result"].to_list(), placed)
         )
 
     @cached_property

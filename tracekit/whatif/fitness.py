@@ -24,7 +24,7 @@ from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS
 from tracekit.whatif.kernels import names_kernel
 from tracekit.whatif.loops import loops
-from tracekit.whatif.recorded import part
+from tracekit.whatif.recorded import part, unwoken
 from tracekit.whatif.run import Programs
 from tracekit.whatif.sharing import learned
 from tracekit.whatif.source import first_part
@@ -184,14 +184,10 @@ def _trial(
     if isinstance(done, ReplayError):
         return "no", str(done), None
     verdict, said = _verdict(done, policy.partition(",")[0], which)
-    if not kinds & {"waking", "wakeup", "enqueue"}:
+    if why := unwoken(trace):
         # The order in which tasks woke is repeated, whatever the policy: that passes without
         # meaning anything.
-        return (
-            "badly",
-            f"no record says who woke whom (sched_waking, sched_wakeup), so that every sleep ends as recorded; {said}",
-            done.metrics,
-        )
+        return "badly", f"{why}; {said}", done.metrics
     if verdict != "well" and trace.cpus.height > 1:
         said += "" if done.placed else _where_recorded(part, policy, seconds, done.passing)
         said += _own_caches(part, policy, seconds, done)

@@ -50,7 +50,7 @@ def known_of(
         resolution_ns=max(clock, inferred_of.get("jitter") or 0.0, MIN_JITTER_NS),
         span_ns=float((trace.end_ns or 0) - (trace.start_ns or 0)),
         switch_ns=0.0 if programs.stated else inferred_of.get("switch") or 0.0,
-        stated=programs.stated,
+        plain=programs.stated,
     )
 
 

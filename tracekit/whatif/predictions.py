@@ -70,10 +70,10 @@ class Repeated:
         Length of the recording.
     switch_ns
         What a switch costs in the trace, see `again`; 0 where the programs are stated.
-    stated
-        The programs are a workload text's. The recording is their plain replay, of the same random
-        draws as each other plain replay: these are set side by side, and repetitions, of other
-        draws, give the spread.
+    plain
+        Rows are of the plain replays, and repetitions give the spread alone. Of a workload text, whose
+        recording is the plain replay, of the same random draws as each other plain replay; and where
+        `tracekit.whatif.calibration.keeps_phase`.
     """
 
     figures: Mapping[str, Sequence[tuple[Perturbation, pl.DataFrame]]]
@@ -95,12 +95,12 @@ class Repeated:
     errors: Table | None = None
     span_ns: float = 0.0
     switch_ns: float = 0.0
-    stated: bool = False
+    plain: bool = False
 
     def middle(self, label: str) -> pl.DataFrame | None:
-        """The figures that rows are of: the medians of the repetitions; None where there are none."""
+        """The figures that rows are of, see `plain`; None where there are no repetitions."""
         runs = [frame for _, frame in self.figures.get(label, ())]
-        return middle(runs[:1] if self.stated else runs) if runs else None
+        return middle(runs[:1] if self.plain else runs) if runs else None
 
     @property
     def once(self) -> bool:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tracekit import _core
+from tracekit.analysis._common import READY
 from tracekit.units import format_cpus
 from tracekit.whatif.not_modelled import NotModelledError
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Part", "part", "refuse_part", "unreplayed"]
+__all__ = ["Part", "part", "refuse_part", "unreplayed", "unwoken"]
 
 #: Fewest wakeups and migrations that name a CPU without a record before it counts as not recorded:
 #: of one that was, the last ones may have no record behind them.
@@ -23,6 +24,7 @@ NAMED = 5
 #: CPUs have 66 and 77 %.
 MATTERS = 0.05
 _NAMING = ("waking", "wakeup", "wakeup_new", "migrate")
+_WAKES = ("waking", "wakeup", "enqueue")
 _ADVICE = "record all CPUs and tasks: perf sched record, perf record -a, trace-cmd record without -M and -P"
 
 
@@ -173,6 +175,28 @@ def _shown(trace: Trace) -> Part | None:
         return None
     shown = _core.some_tasks(events.filter(pl.col("kind") == "switch"))
     return None if shown is None else Part(None, None, shown, False)
+
+
+def unwoken(trace: Trace) -> str | None:
+    """Say that no record says who woke whom, where tasks slept.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+
+    Returns
+    -------
+    str or None
+        None where wakeups are recorded, or nobody slept.
+    """
+    kinds = trace.columns("events", "kind")["kind"].unique().cast(pl.String)
+    if kinds.is_in(_WAKES).any():
+        return None
+    ends = trace.columns("slices", "end_state")["end_state"].drop_nulls().unique().cast(pl.String)
+    if ends.is_in([*READY, "dead", "zombie"]).all():
+        return None
+    return "no record says who woke whom (sched_waking, sched_wakeup), so that every sleep ends as recorded"
 
 
 def unreplayed(trace: Trace) -> tuple[str, ...]:
