@@ -41,8 +41,8 @@ def command(
 ) -> int:
     """Check that a replay repeats what was recorded.
 
-    Replays TRACE under the policy that it was captured under and judges each metric by fixed
-    tolerances: pass, fail, or not measured. Exit status 1 when one fails, or when fewer than half
+    Replays TRACE under the policy that it was captured under, nine times with small perturbations
+    (--runs), and judges the median of each metric by fixed tolerances: pass, fail, or not measured. Exit status 1 when one fails, or when fewer than half
     can be measured: such a trace does not show whether it can be replayed.
     """
     import tracekit as tk

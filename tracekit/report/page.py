@@ -491,6 +491,7 @@ def render(comparison: Comparison) -> str:
         pictures=_pictures(comparison),
         wakeups=data["wakeups"],
         repetitions=data["repetitions"],
+        plain=comparison.repeated is not None and comparison.repeated.plain,
         fidelity=_fidelity(comparison),
         poor=comparison.poor,
         unknown=unknown_machine(comparison.trace),

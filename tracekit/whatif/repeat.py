@@ -27,8 +27,7 @@ T = TypeVar("T")
 LOOK_S = 0.2
 #: Most threads by default: each holds the tables of a run.
 MAX_JOBS = 8
-#: Slices of all repetitions that a replay is judged by: their tables take memory, and time. With so
-#: many of its own, a trace says by one replay what others say by nine.
+#: Slices of all repetitions that a replay is judged by: their tables take memory, and time.
 JUDGED_SLICES = 1_000_000
 
 

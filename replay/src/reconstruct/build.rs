@@ -49,8 +49,9 @@ pub(super) struct Builder<'a> {
     /// Tasks that send each other messages of which too many cannot be followed.
     pub(super) unexplained: HashSet<TaskIndex>,
     pub(super) sem_of_message: HashMap<u32, SemId>,
-    pub(super) receives_from: Vec<Option<Ns>>,
     pub(super) handler_of_wake: HashMap<u32, HandlerId>,
+    /// For each task: when it first took a message that others could take.
+    pub(super) receives_from: Vec<Option<Ns>>,
     /// For each queue: how many tasks receive from it.
     pub(super) readers: Vec<u32>,
     /// Work behind each message: the task that did it, its steps, and where they come from.
