@@ -48,14 +48,14 @@ def test_every_cell_is_a_comparison(file: Path, plain: Sweep) -> None:
     assert plain.table["cell"].unique().sort().to_list() == list(range(6))
     one = tk.compare(tk.read(file), ["stride:quantum=1ms"], scenario={"C": {"nice": 5}}, runs=3)
     shared = ["scope", "group", "metric", "statistic", "predicted", "low", "high", "verdict"]
-    cell = plain.table.filter(pl.col("axis:quantum") == "1000000ns", pl.col("axis:C: nice") == "5")
+    cell = plain.table.filter(pl.col("axis:quantum") == "1ms", pl.col("axis:C: nice") == "5")
     assert cell.select(shared).equals(one.table.select(shared))
-    assert cell["policy"].unique().to_list() == ["stride:quantum=1000000ns"]
+    assert cell["policy"].unique().to_list() == ["stride:quantum=1ms"]
 
 
 def test_shorter_quanta_give_shorter_slices(plain: Sweep) -> None:
     wide = plain.pivot("slice(C)")
-    assert wide["quantum"].to_list() == ["1000000ns", "2500000ns", "4000000ns"]
+    assert wide["quantum"].to_list() == ["1ms", "2.5ms", "4ms"]
     column = wide["C: nice=0"].to_list()
     assert column == sorted(column)
     assert column[0] < column[-1]

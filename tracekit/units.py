@@ -14,6 +14,7 @@ else:
     decimal = later("decimal")
 
 __all__ = [
+    "exact_duration",
     "format_bound",
     "format_count",
     "format_cpus",
@@ -62,6 +63,19 @@ def parse_duration(text: str) -> int:
     if abs(ns) > MAX_NS:
         raise ValueError(f"expected a time of at most 292 years, found {text!r}")
     return int(ns)
+
+
+def exact_duration(ns: int) -> str:
+    """A time as `parse_duration` takes it, exact, in the largest unit that it reaches.
+
+    Examples
+    --------
+    >>> exact_duration(2_500_000), exact_duration(785_723), exact_duration(0)
+    ('2.5ms', '785.723us', '0ns')
+    """
+    unit, scale = next(((u, s) for u, s in (("s", 9), ("ms", 6), ("us", 3)) if abs(ns) >= 10**s), ("ns", 0))
+    value = decimal.Decimal(ns).scaleb(-scale)
+    return f"{value.normalize():f}{unit}"
 
 
 def format_ns(ns: float | None, digits: int = 3) -> str:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tracekit.errors import ReplayError
-from tracekit.units import parse_duration
+from tracekit.units import exact_duration, parse_duration
 
 __all__ = ["Cell", "Options", "cells", "number", "sample", "values"]
 
@@ -125,7 +125,7 @@ def values(text: str) -> list[str] | None:
     Returns
     -------
     list of str or None
-        Each once, in order. Times come out in ns. A range between whole numbers gives whole numbers.
+        Each once, in order. A range between whole numbers gives whole numbers.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def values(text: str) -> list[str] | None:
     Examples
     --------
     >>> values("0..4ms/3"), values("{on,off}"), values("10ms")
-    (['0ns', '2000000ns', '4000000ns'], ['on', 'off'], None)
+    (['0ns', '2ms', '4ms'], ['on', 'off'], None)
     """
     text = text.strip()
     if text.startswith("{") and text.endswith("}"):
@@ -162,7 +162,7 @@ def values(text: str) -> list[str] | None:
         raise ReplayError(f"{text!r}: {error}") from None
     points = _spread(text, float(ends[0]), float(ends[1]), int(count), bool(log))
     if unit:
-        found = [f"{round(p)}ns" for p in points]
+        found = [exact_duration(round(p)) for p in points]
     elif all(end == int(end) for end in ends):
         found = [str(round(p)) for p in points]
     else:

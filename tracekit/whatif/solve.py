@@ -29,7 +29,7 @@ from tracekit.errors import ReplayError
 from tracekit.io.reading import read
 from tracekit.near import did_you_mean
 from tracekit.trace import Trace
-from tracekit.units import parse_duration
+from tracekit.units import exact_duration, parse_duration
 from tracekit.whatif.goals import Goal, parse_goal
 from tracekit.whatif.grid import Cell
 from tracekit.whatif.identity import stated
@@ -191,7 +191,7 @@ def _tunables(identity: str) -> Iterator[str]:
         if parameter["unit"] == "on or off":
             yield f"{key}={'off' if value == 'on' else 'on'}"
         elif parameter["unit"] == "time" and (ns := parse_duration(value)):
-            yield from (f"{key}={round(ns * factor)}ns" for factor in FACTORS)
+            yield from (f"{key}={exact_duration(round(ns * factor))}" for factor in FACTORS)
 
 
 def _groups(trace: Trace, goals: Sequence[Goal], by: str) -> dict[str, list[str]]:
