@@ -15,7 +15,7 @@ import pytest
 import tracekit as tk
 from tracekit.cli.calibrate import _readable
 from tracekit.whatif.calibration import METRICS, _judge, calibrate, keeps_phase, passed, tolerances
-from tracekit.whatif.fidelity import Fidelity, Pair, fidelity, middle
+from tracekit.whatif.fidelity import Fidelity, Pair, fidelity, medians
 
 Run = Callable[..., CompletedProcess[str]]
 
@@ -56,9 +56,9 @@ def test_several_repetitions_are_judged_by_the_median_of_each_metric(trace: tk.T
 def test_a_metric_that_most_repetitions_lack_is_not_measured() -> None:
     have = Fidelity({"main": Pair("ns", 5.0, 6.0, (60, 60)), "drift": Pair("ns", 1.0, 1.0, (1, 1))}, (), 4e6)
     lack = Fidelity({"main": Pair("ns", 5.0, None, (60, 0))}, (), 4e6)
-    found = middle([have, lack, lack])
+    found = medians([have, lack, lack])
     assert found.pairs == {"main": Pair("ns", 5.0, None, (60, 0))}
-    assert middle([have, lack]).pairs["main"].replayed == 6.0
+    assert medians([have, lack]).pairs["main"].replayed == 6.0
 
 
 def test_a_schedule_without_any_disturbance_is_judged_by_the_plain_replay(tmp_path: Path) -> None:

@@ -302,3 +302,5 @@ def test_without_events_doctor_says_whether_there_could_have_been_some(name: str
 def test_cpus_that_share_no_cache_are_tried(name: str, said: bool, testdata: Path) -> None:
     _, out = run("doctor", testdata / name)
     assert ("shared_cache=off) " in " ".join(out.split())) == said
+    # As `compare` judges it: where auto takes the recorded places, so does the trial.
+    assert ("each task where it was recorded)" in " ".join(out.split())) == said

@@ -14,7 +14,7 @@ import tracekit as tk
 from tracekit import registry
 from tracekit.analysis import response
 from tracekit.errors import TracekitError
-from tracekit.whatif.intervals import Perturbation
+from tracekit.whatif.intervals import PLAIN
 from validation import lab, predict
 from validation.metrics import ANSWERING, Refused, measure
 
@@ -38,9 +38,7 @@ def _replayed(asked: Asked, loop: str) -> float | None:
     trace = tk.read(a.file)
     known = [p["name"] for p in registry.policies()]
     try:
-        replay = predict.run(
-            tk.Programs(trace, loop=loop), lab.question(b, trace, known), Perturbation(0, 0, 0)
-        )
+        replay = predict.run(tk.Programs(trace, loop=loop), lab.question(b, trace, known), PLAIN)
         return measure(question["metric"], replay, a.arguments).value
     except (Refused, TracekitError):
         return None

@@ -27,7 +27,7 @@ from tracekit._frames import to_frame
 from tracekit.errors import TracekitError
 from tracekit.whatif.basis import unrecorded
 from tracekit.whatif.contexts import recognise
-from tracekit.whatif.intervals import Perturbation
+from tracekit.whatif.intervals import PLAIN
 from validation.lab import Capture, captures, question
 from validation.predict import figure, run
 
@@ -91,7 +91,7 @@ def _figure(capture: Capture, trace: tk.Trace) -> tuple[float | None, str, str]:
     """Main figure of the identity replay, why there is none, and what the recording is said to lack."""
     asked = question(capture, trace, [p["name"] for p in registry.policies()])
     try:
-        replay = run(tk.Programs(trace), asked, Perturbation(0, 0, 0))
+        replay = run(tk.Programs(trace), asked, PLAIN)
     except TracekitError as error:
         return None, str(error), ""
     found = figure(capture.metric, replay, capture)

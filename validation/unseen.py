@@ -6,7 +6,8 @@ intervals are made with the model errors of the package, not with a fit to these
 printed by class of change, kind of metric and trust, and of rows that are only not trusted since their
 trace cannot be replayed well (`tracekit.whatif.trust.poorly`), or that are of less work than a real run
 does, or of a replay that lasts longer or idles more (`tracekit.whatif.pace`), apart; and by what
-`tracekit doctor` says of their capture (`tracekit.whatif.trust.replayed`).
+`tracekit doctor` says of their capture (`tracekit.whatif.trust.replayed`). First comes the median error of
+all rows, and what it would be of the plain replays.
 """
 
 from __future__ import annotations
@@ -73,6 +74,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     mark = pl.when(only).then(pl.lit("trusted but for the trace")).when(early).then(pl.lit("of less work"))
     mark = mark.when(late).then(pl.lit("of another time")).when(idler).then(pl.lit("of idler CPUs"))
     rows = rows.with_columns(mark=mark.otherwise("mark"))
+    both = rows.filter(pl.col("real") > 0, pl.col("n_real").fill_null(20) >= 20, pl.col("metric_class") != "")
+    off = [(pl.col("real") / pl.col(name)).log().abs() for name in ("predicted", "predicted_plain")]
+    both = both.select(off[0].alias("median"), off[1].alias("plain")).filter(
+        pl.all_horizontal(pl.all().is_finite())
+    )
+    print(
+        f"median error of {both.height} rows: {both['median'].median():.4f}, "
+        f"of the plain replays {both['plain'].median():.4f} (logarithms)"
+    )
     by = (["change_class"], ["metric_class"], ["mark"], ["doctor", "mark"], ["main", "mark"], ["a"])
     for keys in by:
         with pl.Config(tbl_rows=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):

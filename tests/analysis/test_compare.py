@@ -96,7 +96,7 @@ def test_the_middle_of_repetitions_is_the_median_of_each_figure() -> None:
             [("group", g, "response", "mean", "ns", value, n, 0, bound) for g, value, n, bound in rows]
         )
 
-    found = compare.middle(
+    found = compare.medians(
         [
             run(("a", 3.0, 5, True), (None, None, 1, None), ("rare", 7.0, 1, False)),
             run(("a", 1.0, 9, False), (None, 4.0, 1, False)),
@@ -111,7 +111,7 @@ def test_the_middle_of_repetitions_is_the_median_of_each_figure() -> None:
         ("late", None, 1, False),
     ]
     one = run(("a", 3.0, 5, True))
-    assert compare.middle([one]).equals(one)
+    assert compare.medians([one]).equals(one)
 
 
 def test_distances_by_group(make_slices: Any) -> None:

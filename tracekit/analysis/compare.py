@@ -89,7 +89,7 @@ def as_metrics(rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def middle(repetitions: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def medians(repetitions: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Give the median of every figure over the repetitions of a replay.
 
     Parameters

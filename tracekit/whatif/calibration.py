@@ -16,7 +16,7 @@ import polars as pl
 
 from tracekit import _core
 from tracekit.units import format_names, format_ns
-from tracekit.whatif.fidelity import Fidelity, Pair, fidelity, middle
+from tracekit.whatif.fidelity import Fidelity, Pair, fidelity, medians
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
@@ -229,7 +229,7 @@ def judge(found: Sequence[Fidelity], rules: Mapping[str, Mapping[str, float]] | 
         As in `calibrate`.
     """
     rules = tolerances() if rules is None else rules
-    rows = _rows(middle(found[:1] if keeps_phase(found, rules) else found), rules)
+    rows = _rows(medians(found[:1] if keeps_phase(found, rules) else found), rules)
     return pl.DataFrame(rows, schema=_SCHEMA)
 
 

@@ -29,7 +29,7 @@ from tracekit.whatif.left_out import left_out
 from tracekit.whatif.loops import loops
 from tracekit.whatif.pace import Idler, Longer, Sooner, idler, longer, of_all, sooner
 from tracekit.whatif.predictions import DEFAULT_TICK_NS, Repeated, with_intervals
-from tracekit.whatif.recorded import unwoken
+from tracekit.whatif.recorded import without_wakeups
 from tracekit.whatif.run import Replay
 from tracekit.whatif.scenario import Override
 from tracekit.whatif.settings import left_to_default
@@ -146,8 +146,8 @@ class Comparison:
         """Label to result of `tracekit.analysis.compare.metrics`: of replays the medians."""
         found = {}
         for label, trace in self.traces.items():
-            middle = None if self.repeated is None else self.repeated.middle(label)
-            found[label] = metrics_of(trace, self.by) if middle is None else middle
+            figures = None if self.repeated is None else self.repeated.figures_of(label)
+            found[label] = metrics_of(trace, self.by) if figures is None else figures
         return found
 
     @cached_property
@@ -265,7 +265,9 @@ class Comparison:
         """
         placed = getattr(self.identity, "places_asked", False)
         return (
-            left_out(self.trace) or unwoken(self.trace) or poorly(self.fidelity["result"].to_list(), placed)
+            left_out(self.trace)
+            or without_wakeups(self.trace)
+            or poorly(self.fidelity["result"].to_list(), placed)
         )
 
     @cached_property

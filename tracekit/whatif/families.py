@@ -15,7 +15,7 @@ import polars as pl
 
 from tracekit.errors import ReplayError
 from tracekit.trace import Trace
-from tracekit.whatif.intervals import Perturbation
+from tracekit.whatif.intervals import PLAIN, Perturbation
 from tracekit.whatif.likelihood import LEAST, REPEATS, UNEXPLAINED, Finding, Search, preempted
 from tracekit.whatif.listed import classes
 from tracekit.whatif.reconstructed import perturbations_of, reconstructed
@@ -164,7 +164,7 @@ def likely_families(trace: Trace, allowed: Mapping[str, str]) -> Finding | None:
         sets = classes(part)
 
         def run(policy: str, moved: Perturbation | None) -> Trace:
-            moved = moved or Perturbation(0, 0, 0)
+            moved = moved or PLAIN
             metadata, tables, _ = core.run(
                 policy, stated=sets, phase_ns=moved.phase_ns, jitter_ns=moved.jitter_ns, seed=moved.seed
             )

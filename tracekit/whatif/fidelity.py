@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     np = later("numpy")
 
-__all__ = ["Fidelity", "Pair", "fidelity", "middle"]
+__all__ = ["Fidelity", "Pair", "fidelity", "medians"]
 
 #: Metrics that take records of wakeups: without them a task counts as runnable, after a sleep, only
 #: once it has a CPU.
@@ -97,7 +97,7 @@ def fidelity(recorded: Trace, replayed: Trace) -> Fidelity:
     return Fidelity(pairs, OF_WAKEUPS if _without_wakeups(recorded) else (), 1e9 / hz)
 
 
-def middle(found: Sequence[Fidelity]) -> Fidelity:
+def medians(found: Sequence[Fidelity]) -> Fidelity:
     """The medians over the repetitions of a replay, metric by metric.
 
     Parameters
@@ -107,11 +107,11 @@ def middle(found: Sequence[Fidelity]) -> Fidelity:
     """
     names = dict.fromkeys(name for one in found for name in one.pairs)
     of = {name: [one.pairs[name] for one in found if name in one.pairs] for name in names}
-    pairs = {name: _middle(seen) for name, seen in of.items() if 2 * len(seen) >= len(found)}
+    pairs = {name: _median_of(seen) for name, seen in of.items() if 2 * len(seen) >= len(found)}
     return Fidelity(pairs, found[0].unrecorded, found[0].tick_ns)
 
 
-def _middle(pairs: Sequence[Pair]) -> Pair:
+def _median_of(pairs: Sequence[Pair]) -> Pair:
     n = statistics.median_low(p.n[0] for p in pairs), statistics.median_low(p.n[1] for p in pairs)
     values = ([p.recorded for p in pairs], [p.replayed for p in pairs], [p.distance for p in pairs])
     recorded, replayed, distance = (_known(v) for v in values)

@@ -24,7 +24,7 @@ from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS
 from tracekit.whatif.kernels import names_kernel
 from tracekit.whatif.loops import loops
-from tracekit.whatif.recorded import part, unwoken
+from tracekit.whatif.recorded import part, without_wakeups
 from tracekit.whatif.run import Programs
 from tracekit.whatif.sharing import learned
 from tracekit.whatif.source import first_part
@@ -184,7 +184,7 @@ def _trial(
     if isinstance(done, ReplayError):
         return "no", str(done), None
     verdict, said = _verdict(done, policy.partition(",")[0], which)
-    if why := unwoken(trace):
+    if why := without_wakeups(trace):
         # The order in which tasks woke is repeated, whatever the policy: that passes without
         # meaning anything.
         return "badly", f"{why}; {said}", done.metrics

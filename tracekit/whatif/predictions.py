@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from tracekit.analysis.compare import middle
+from tracekit.analysis.compare import medians
 from tracekit.analysis.sampling import KEYS
 from tracekit.whatif import intervals, trust
 from tracekit.whatif.calibration import tolerances
@@ -97,10 +97,10 @@ class Repeated:
     switch_ns: float = 0.0
     plain: bool = False
 
-    def middle(self, label: str) -> pl.DataFrame | None:
+    def figures_of(self, label: str) -> pl.DataFrame | None:
         """The figures that rows are of, see `plain`; None where there are no repetitions."""
         runs = [frame for _, frame in self.figures.get(label, ())]
-        return middle(runs[:1] if self.plain else runs) if runs else None
+        return medians(runs[:1] if self.plain else runs) if runs else None
 
     @property
     def once(self) -> bool:
@@ -213,9 +213,9 @@ def with_intervals(
         none), `half_width_pct`, `measured_pct`, `sampling_low_pct`, `sampling_high_pct`, `switch_pct`
         (Float64, %, on the logarithmic scale: the wider side of the interval, its part without the
         model error and what a switch costs, the part of the sample size downwards and upwards, the
-        larger one of recording and prediction, and that of what a switch costs, see `again`), `halve_ns` (Float64, how much more to record for half the interval, see
-        `to_halve`; null where no recording halves it), `n_effective` (Float64, of the smaller
-        sample), `bimodal_low` and `bimodal_high` (Float64, the two values of a schedule with two
+        larger one of recording and prediction, and that of what a switch costs, see `again`),
+        `halve_ns` (Float64, how much more to record for half the interval, see `to_halve`; null
+        where no recording halves it), `n_effective` (Float64, of the smaller sample), `bimodal_low` and `bimodal_high` (Float64, the two values of a schedule with two
         outcomes, else null), `phase_sensitive` (Boolean, true when perturbations move identity or
         prediction by more than they spread), `identity_plain`, `predicted_plain` (Float64, of the
         plain replays), `change_class`, `metric_class` (String), `validated`
@@ -356,7 +356,7 @@ def _row(
     if (why := repeated.unmeasured.get(row["policy"])) is not None:
         return out | {"no_interval": why}
     made = _with_width(out, (measured, short), of_recorded, of_predicted, (model, scale), len(values))
-    return made | {"halve_ns": to_halve(made["half_width_pct"], wider(made), repeated.span_ns)}
+    return made | {"halve_ns": to_halve(made["half_width_pct"], _wider(made), repeated.span_ns)}
 
 
 def _apart(runs: Sequence[tuple[Perturbation, float]]) -> tuple[float | None, tuple[float, ...]]:
@@ -371,7 +371,7 @@ def shows(row: Mapping[str, Any]) -> bool:
     return not (row["predicted_is_bound"] and row["predicted"] < row["identity"])
 
 
-def wider(row: Mapping[str, Any]) -> float | None:
+def _wider(row: Mapping[str, Any]) -> float | None:
     """The wider side of the part of the sample size, %; None without an interval."""
     down, up = row["sampling_low_pct"], row["sampling_high_pct"]
     return None if down is None or up is None else max(down, up)

@@ -15,7 +15,7 @@ from tracekit.whatif.not_modelled import NotModelledError
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Part", "part", "refuse_part", "unreplayed", "unwoken"]
+__all__ = ["Part", "part", "refuse_part", "unreplayed", "without_wakeups"]
 
 #: Fewest wakeups and migrations that name a CPU without a record before it counts as not recorded:
 #: of one that was, the last ones may have no record behind them.
@@ -177,7 +177,7 @@ def _shown(trace: Trace) -> Part | None:
     return None if shown is None else Part(None, None, shown, False)
 
 
-def unwoken(trace: Trace) -> str | None:
+def without_wakeups(trace: Trace) -> str | None:
     """Say that no record says who woke whom, where tasks slept.
 
     Parameters
