@@ -195,13 +195,18 @@ impl<'a> Builder<'a> {
         // A child begins with its fork, so that none is left out.
         let forks =
             task.events.iter().rposition(|a| matches!(a.kind, EventKind::Fork { .. })).map_or(0, |last| last + 1);
+        let stopped = verdict.endless.then(|| self.stop.min(super::ending::end_of_last_burst(task)));
+        // What looks like yields of those that share a lock are its own.
+        let spins = !self.messages.shares_lock(id);
         for (i, event) in task.events.iter().enumerate() {
-            if verdict.endless && i >= forks && event.at >= self.stop.min(super::ending::end_of_last_burst(task)) {
+            if i >= forks && stopped.is_some_and(|stopped| event.at >= stopped) {
                 break;
             }
             let decision = if let EventKind::Off(_) = event.kind { self.over.decided(event.at) } else { event.at };
             self.marks_until(task, event.at, decision, &mut d);
-            self.spins_until(id, decision, &mut d);
+            if spins {
+                self.spins_until(id, decision, &mut d);
+            }
             self.event(task, i, event, &mut d, &mut slept);
         }
         self.close(task, verdict, slept, &mut d);

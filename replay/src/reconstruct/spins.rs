@@ -169,10 +169,6 @@ pub(super) fn check(work: &mut Workload) {
 impl Builder<'_> {
     /// Steps for those that `task` spun for from before `until` on.
     pub(super) fn spins_until(&mut self, task: TaskIndex, until: Ns, d: &mut Draft) {
-        // What looks like yields of those that share a lock are its own.
-        if self.messages.shares_lock(task) {
-            return;
-        }
         self.asked_until(task, until, d);
         let (spins, turns) = (&self.spins.of[task as usize], self.spins.turns[task as usize]);
         let ns = self.spins.turn[task as usize].max(SHORTEST_TURN);
