@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import tracekit as tk
+from tracekit import _core
 from tracekit.whatif.basis import unrecorded
 
 #: Three that compute, some that sleep, a pair, on two CPUs: balancing moves tasks about.
@@ -61,6 +63,25 @@ def test_the_same_programs_without_places(trace: tk.Trace) -> None:
         return runs.filter(pl.col("tid") > 3).group_by("tid").agg(pl.col("dur_ns").sum()).sort("tid")
 
     assert work(placed).equals(work(plain))
+
+
+def test_a_trace_is_read_once_for_every_placement(trace: tk.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for messages takes seconds: whatever else is asked takes the programs from one reading."""
+    made: list[str] = []
+    of_core = _core.Reading
+
+    def counted(*args: Any, **options: Any) -> _core.Reading:
+        made.append("reading")
+        return of_core(*args, **options)
+
+    monkeypatch.setattr("tracekit.whatif.reconstructed._core.Reading", counted)
+    fresh = trace.with_metadata(trace.metadata)
+    for placement, identity in (("auto", None), ("trace", None), ("model", "cfs")):
+        tk.Programs(fresh, placement=placement, identity=identity)
+    assert made == ["reading"]
+    # A stated tick is another reading.
+    tk.Programs(fresh, hz=100)
+    assert made == ["reading"] * 2
 
 
 def test_who_says_where_a_task_may_run_is_heard(trace: tk.Trace) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "Machine",
     "Programs",
     "Reader",
+    "Reading",
     "Records",
     "StandardError",
     "Survey",
@@ -370,7 +371,7 @@ class Machine:
     def timer_at(self, at_ns: int, token: int) -> None: ...
 
 @final
-class Programs:
+class Reading:
     def __new__(
         cls,
         events: ArrowStream,
@@ -380,12 +381,19 @@ class Programs:
         system: str | None = None,
         endless: Sequence[int] | None = None,
         vary: str | None = None,
+        cpus: Sequence[tuple[int, int | None, int | None, bool, bool]] | None = None,
+    ) -> Reading: ...
+
+@final
+class Programs:
+    def __new__(
+        cls,
+        reading: Reading,
         identity: str | None = None,
         rt: str | None = None,
         stated: Sequence[tuple[Sequence[int], Sequence[tuple[str, str]]]] | None = None,
         groups: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None = None,
         placement: str = "model",
-        cpus: Sequence[tuple[int, int | None, int | None, bool, bool]] | None = None,
     ) -> Programs: ...
     @staticmethod
     def from_text(text: str, seed: int | None = None, hz: int | None = None) -> Programs: ...

@@ -122,7 +122,8 @@ def _metric(
     trace: tk.Trace, capture: Capture, target: Capture, vary: str | None, chances: range
 ) -> float | None:
     exact = trace.metadata.get("os") != "linux"
-    core = _core.Programs(trace.events, exact_timers=exact, system=trace.metadata.get("os"), vary=vary)
+    system = trace.metadata.get("os")
+    core = _core.Programs(_core.Reading(trace.events, exact_timers=exact, system=system, vary=vary))
     asked = question(target, trace, [p["name"] for p in registry.policies()])
     sets = [(list(tids), list(settings)) for tids, settings in asked.sets]
     values = []

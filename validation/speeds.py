@@ -19,7 +19,7 @@ from validation.lab import captures
 
 def ratio(trace: tk.Trace) -> float | None:
     """Time that the slowest CPU takes for what the fastest does in 1; None where they count as equal."""
-    inferred = _core.Programs(trace.events, system="linux").inferred()
+    inferred = _core.Programs(_core.Reading(trace.events, system="linux")).inferred()
     times = [value for name, value, *_ in inferred if name == "slowness of a CPU" and value is not None]
     return max(times) / min(times) if times else None
 

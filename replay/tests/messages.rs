@@ -6,10 +6,10 @@ use tracekit_replay::emit::Records;
 use tracekit_replay::engine::{Engine, Machine};
 use tracekit_replay::policies::PolicySpec;
 use tracekit_replay::program::{Calls, HandlerId, Program, QueueId, Step, Workload};
-use tracekit_replay::reconstruct::{reconstruct, Group, LoopMode, Options, Outcome, Recon, Unobserved, Whole};
+use tracekit_replay::reconstruct::{reconstruct, Group, LoopMode, Options, Outcome, Reading, Recon, Unobserved, Whole};
 use tracekit_replay::replay::{rerun, ReplaySpec};
 use tracekit_replay::task::Sleep;
-use tracekit_replay::trial::reconstruct_tried;
+use tracekit_replay::trial;
 use tracekit_replay::workload;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Kind, Out, State};
@@ -110,7 +110,7 @@ fn an_explanation_that_does_harm_is_left_out() {
         let trace = recorded(&text, from);
         let identity = ReplaySpec { policy: from.into(), hz: Some(1000), overheads: false, ..ReplaySpec::default() };
         let options = Options { hz: Some(1000), ..Options::default() };
-        let recon = reconstruct_tried(&Whole::new(&trace.events, &trace.strings), &options, &identity);
+        let recon = trial::programs(Reading::of(&Whole::new(&trace.events, &trace.strings), &options), &identity);
         let off = |recon: &Recon| -> i64 {
             let found = replayed(recon, from);
             let used = |out: &Out, tids: &[i64]| tids.iter().map(|tid| ran(out, *tid, 3_000_000_000)).sum::<i64>();
@@ -369,7 +369,7 @@ fn a_pool_under_a_lock_takes_its_work_as_it_comes() {
     let trace = recorded(LOCKED, from);
     let identity = ReplaySpec { policy: from.into(), hz: Some(1000), overheads: false, ..ReplaySpec::default() };
     let options = Options { hz: Some(1000), ..Options::default() };
-    let recon = reconstruct_tried(&Whole::new(&trace.events, &trace.strings), &options, &identity);
+    let recon = trial::programs(Reading::of(&Whole::new(&trace.events, &trace.strings), &options), &identity);
     let group = &recon.unobserved.groups[0];
     assert_eq!(group.outcome, Outcome::Pooled, "{from}: {:?}", recon.unobserved);
     assert!(!recon.unobserved.resolved, "replays say that locks are not followed");

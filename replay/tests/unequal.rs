@@ -2,10 +2,10 @@
 
 use tracekit_replay::emit::Records;
 use tracekit_replay::program::Step;
-use tracekit_replay::reconstruct::{Options, Outcome, Recon, Whole};
+use tracekit_replay::reconstruct::{Options, Outcome, Reading, Recon, Whole};
 use tracekit_replay::replay::ReplaySpec;
 use tracekit_replay::speeds::Speeds;
-use tracekit_replay::trial::reconstruct_tried;
+use tracekit_replay::trial;
 use tracekit_replay::workload;
 use tracekit_schema::Out;
 
@@ -32,7 +32,7 @@ fn programs(policy: &str) -> Recon {
     Records::of(&mut run, 2, &[], 1_000_000).all(&mut out);
     let options = Options { hz: Some(1000), ..Options::default() };
     let identity = ReplaySpec { policy: policy.into(), hz: Some(1000), overheads: false, ..ReplaySpec::default() };
-    reconstruct_tried(&Whole::new(&out.events, &out.strings), &options, &identity)
+    trial::programs(Reading::of(&Whole::new(&out.events, &out.strings), &options), &identity)
 }
 
 /// Services are distinguished by their work, not by the time that they took: none of the slow CPU counts

@@ -24,6 +24,7 @@ from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS
 from tracekit.whatif.kernels import names_kernel
 from tracekit.whatif.loops import loops
+from tracekit.whatif.reconstructed import KEPT_READINGS
 from tracekit.whatif.recorded import part, without_wakeups
 from tracekit.whatif.run import Programs
 from tracekit.whatif.sharing import learned
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Check", "Fitness", "fitness"]
 
 #: Records of the trial: its first part stands for a longer trace, so that the answer takes seconds.
-TRIAL_RECORDS = 200_000
+TRIAL_RECORDS = KEPT_READINGS
 #: Seconds that the identity replay of the trial may take before it is given up.
 TRIAL_SECONDS = 6.0
 #: Share of the recorded preemptions by which the other description of caches must come nearer: the

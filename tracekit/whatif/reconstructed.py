@@ -24,6 +24,8 @@ __all__ = ["perturbations_of", "reconstructed", "stated_hz"]
 
 #: Records of a trace up to which programs are kept with it: as many as groups are learned from.
 KEPT_RECORDS = 100_000
+#: Records of a trace up to which what the core read of it is kept: as many as a trial replays.
+KEPT_READINGS = 200_000
 
 
 def stated_hz(trace: Trace) -> tuple[int | None, str]:
@@ -71,44 +73,40 @@ def reconstructed(
     """
     if hz is None:
         hz, _ = stated_hz(trace)
-    alone = held is None or not (held.rt or held.stated or held.groups)
+    records = trace.columns("events", "ts_ns").height
+    asked = loop, hz, tuple(endless)
+
+    def read() -> tuple[Contexts, _core.Reading]:
+        return _read(trace, loop, hz, endless)
 
     def made() -> tuple[Contexts, _core.Programs]:
-        return _made(trace, loop, hz, endless, placement, identity, held)
+        # Looking for messages takes seconds, and holds for each placement and whatever groups there are.
+        contexts, reading = trace.once(("reading", *asked), read) if records <= KEPT_READINGS else read()
+        rt, stated, groups = (held.rt, held.stated, held.groups) if held else (None, None, None)
+        core = _core.Programs(reading, identity, rt=rt, stated=stated, groups=groups, placement=placement)
+        return contexts, core
 
-    # Whether groups are to be learned is judged by the same programs, and looking for messages takes seconds.
-    if alone and trace.columns("events", "ts_ns").height <= KEPT_RECORDS:
-        return trace.once(("reconstructed", loop, hz, tuple(endless), placement, identity), made)
+    # Whether groups are to be learned is judged by the same programs.
+    alone = held is None or not (held.rt or held.stated or held.groups)
+    if alone and records <= KEPT_RECORDS:
+        return trace.once(("reconstructed", *asked, placement, identity), made)
     return made()
 
 
-def _made(
-    trace: Trace,
-    loop: str,
-    hz: int | None,
-    endless: Sequence[str],
-    placement: str,
-    identity: str | None,
-    held: Held | None,
-) -> tuple[Contexts, _core.Programs]:
+def _read(trace: Trace, loop: str, hz: int | None, endless: Sequence[str]) -> tuple[Contexts, _core.Reading]:
     # Slack is Linux's, and every source from Linux names its system.
     system = trace.metadata.get("os")
     contexts = recognise(trace)
-    core = _core.Programs(
+    reading = _core.Reading(
         contexts.apply(trace.events) if contexts.timers.height else trace.recorded_events,
         loop,
         hz,
         exact_timers=system != "linux",
         system=system,
         endless=_named(trace, endless),
-        identity=identity,
-        rt=held.rt if held else None,
-        stated=held.stated if held else None,
-        groups=held.groups if held else None,
-        placement=placement,
         cpus=stated_cpus(trace),
     )
-    return contexts, core
+    return contexts, reading
 
 
 def _named(trace: Trace, patterns: Sequence[str]) -> list[int]:

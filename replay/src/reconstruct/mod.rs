@@ -50,13 +50,15 @@ pub use isolated::Isolated;
 pub use parts::{Head, Parts, Whole};
 pub use places::{Beside, Preemptions};
 
+use std::sync::Arc;
+
 use tracekit_schema::derive::IdleRule;
 use tracekit_schema::{DeriveOptions, Events, StrId, Strings};
 
 use crate::calibrate::{calibrate, speed, tick, Limits};
 use crate::cancel::Cancel;
 use crate::engine::Machine;
-use crate::history::{TaskHistory, TaskIndex};
+use crate::history::{History, TaskHistory, TaskIndex};
 use crate::program::Workload;
 use crate::rates::{Rates, Source, StatedCpu};
 use crate::speeds::Speeds;
@@ -217,7 +219,7 @@ pub enum Placement {
     /// The recording: each task belongs on the CPU on which it was at the same point of its program.
     Trace,
     /// The policy, unless a replay as recorded shows that the machine places tasks otherwise
-    /// ([`reconstruct_tried`](crate::trial::reconstruct_tried)).
+    /// ([`trial::programs`](crate::trial::programs)).
     Auto,
 }
 
@@ -342,9 +344,11 @@ impl Recon {
 }
 
 /// A trace that has been read: what became of each task, what the machine costs, and which messages
-/// no wakeup shows.
+/// no wakeup shows. Programs are made of it for any recorded policy and placement; copies share the
+/// history.
+#[derive(Clone)]
 pub struct Reading {
-    pub(crate) history: crate::history::History,
+    pub(crate) history: Arc<History>,
     pub(crate) overheads: Overheads,
     pub(crate) messages: Messages,
     options: Options,
@@ -379,7 +383,7 @@ impl Reading {
     }
 
     /// What follows from the timelines and the costs.
-    fn with(history: crate::history::History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
+    fn with(history: History, overheads: Overheads, strings: &Strings, options: &Options) -> Self {
         let (verdicts, stop) = verdict::judge(&history, &options.endless);
         let spins = match options.mode {
             LoopMode::Dependency => spins::Spins::find(&history),
@@ -420,7 +424,7 @@ impl Reading {
         };
         let settled = rates_of(&rates, &messages.takes());
         let placed = if fixed { settled.clone() } else { rates_of(&followed, &messages.takes()) };
-        let (options, rates) = (options.clone(), [settled, placed]);
+        let (history, options, rates) = (Arc::new(history), options.clone(), [settled, placed]);
         Reading { history, overheads, messages, options, verdicts, stop, comms, names, bound, rates, spins, flips }
     }
 
@@ -434,9 +438,25 @@ impl Reading {
         self.rates().speeds()
     }
 
+    /// The same reading where `placement` decides where tasks are, for work that `cancel` stops.
+    pub fn placed(&self, placement: Placement, cancel: &Cancel) -> Self {
+        let options = Options { placement, cancel: cancel.clone(), ..self.options.clone() };
+        Reading { options, ..self.clone() }
+    }
+
     /// From now on this decides where tasks are.
     pub(crate) fn place(&mut self, placement: Placement) {
         self.options.placement = placement;
+    }
+
+    /// What is to decide it, and what stops the work.
+    pub(crate) fn asked(&self) -> (Placement, Cancel) {
+        (self.options.placement, self.options.cancel.clone())
+    }
+
+    /// What moves when the schedule changes, and the ticks a second, where they were stated.
+    pub fn stated(&self) -> (LoopMode, Option<i64>) {
+        (self.options.mode, self.options.hz)
     }
 
     /// The programs.

@@ -4,18 +4,18 @@
 mod messages;
 mod places;
 
-use crate::reconstruct::{Options, Parts, Placement, Reading, Recon};
+use crate::reconstruct::{Placement, Reading, Recon};
 use crate::replay::ReplaySpec;
 
 /// Events of a replay that are there at a time.
 const STRETCH: usize = 1 << 16;
 
-/// Reconstructs the programs in events. What was inferred about unobserved messages is kept where
+/// The programs of a trace that has been read. What was inferred about unobserved messages is kept where
 /// `identity`, a replay as the trace was recorded, is no worse for it; with [`Placement::Auto`] tasks
 /// are left to the policy's placement where that is the recorded machine's.
-pub fn reconstruct_tried(parts: &dyn Parts, options: &Options, identity: &ReplaySpec) -> Recon {
-    let mut reading = Reading::of(parts, options);
-    let auto = options.placement == Placement::Auto;
-    let beside = if auto { places::choose(&mut reading, identity, &options.cancel) } else { None };
-    Recon { beside, ..messages::kept(&mut reading, identity, &options.cancel) }
+pub fn programs(mut reading: Reading, identity: &ReplaySpec) -> Recon {
+    let (placement, cancel) = reading.asked();
+    let auto = placement == Placement::Auto;
+    let beside = if auto { places::choose(&mut reading, identity, &cancel) } else { None };
+    Recon { beside, ..messages::kept(&mut reading, identity, &cancel) }
 }

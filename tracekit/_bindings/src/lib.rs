@@ -18,6 +18,7 @@ mod metrics;
 mod parts;
 mod policy;
 mod reader;
+mod reading;
 mod registry;
 mod run;
 mod signals;
@@ -36,6 +37,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("TOLERANCES", tracekit_replay::TOLERANCES)?;
     m.add_class::<encoder::Encoder>()?;
     m.add_class::<reader::Reader>()?;
+    m.add_class::<reading::Reading>()?;
     m.add_class::<run::Programs>()?;
     m.add_class::<run::RunRecords>()?;
     m.add_class::<statistics::StandardError>()?;
@@ -46,7 +48,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(derive::derive, m)?)?;
     m.add_function(wrap_pyfunction!(derive::some_tasks, m)?)?;
     m.add_function(wrap_pyfunction!(metrics::metrics, m)?)?;
-    m.add_function(wrap_pyfunction!(run::constants, m)?)?;
+    m.add_function(wrap_pyfunction!(reading::constants, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate, m)?)?;
     m.add_function(wrap_pyfunction!(run::simulate_with, m)?)?;
     m.add_function(wrap_pyfunction!(run::workload_facts, m)?)?;

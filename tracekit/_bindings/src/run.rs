@@ -6,23 +6,21 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use tracekit_replay::altered::Less;
-use tracekit_replay::calibrate::limits::{Limits, CONSTANTS};
 use tracekit_replay::emit::Records;
 use tracekit_replay::engine::Stack;
-use tracekit_replay::rates::StatedCpu;
-use tracekit_replay::reconstruct::{Class, Demand, LoopMode, Options, Placement, Reading, Recon};
+use tracekit_replay::reconstruct::{Class, Demand, LoopMode, Placement, Recon};
 use tracekit_replay::replay::{play, play_under, Override, Played, ReplayError, ReplaySpec, Which};
 use tracekit_replay::switch_costs::{SwitchCostChange, SwitchCosts, SWITCH_KINDS};
 use tracekit_replay::task::NEVER;
-use tracekit_replay::trial::reconstruct_tried;
+use tracekit_replay::trial;
 use tracekit_replay::workload::{self, run_seeded, run_text_under, ListedAttrs, ListedStep};
-use tracekit_schema::{DeriveOptions, Metadata, Strings};
+use tracekit_schema::{Metadata, Strings};
 
 use crate::derive::{events_of, export_alone, of_run, Asked};
 use crate::errors::{detached, give_back, not_modelled, replay_error, replay_error_from};
 use crate::metrics::{grouping, MetricRow};
-use crate::parts::Batches;
 use crate::policy::{self, Raised};
+use crate::reading::Reading;
 use crate::signals::{interruptible, reporting};
 use crate::table::Table;
 
@@ -37,9 +35,6 @@ type Times = [Option<i64>; SWITCH_KINDS];
 
 /// A group, and the attributes it gets.
 type GroupSettings = (String, Vec<(String, String)>);
-
-/// A CPU: number, capacity, highest frequency in kHz, its frequency is fixed, no scheduling domain.
-type StatedCpuRow = (i32, Option<i64>, Option<i64>, bool, bool);
 
 /// A CPU by its recorded number, and its settings.
 type CpuSettings = (i32, Vec<(String, String)>);
@@ -83,67 +78,35 @@ pub struct Programs {
 
 #[pymethods]
 impl Programs {
-    /// Reconstructs the programs in `events`. `loop` is one of `dependency`, `open`, `closed`; `hz`
-    /// the clock ticks a second, as found in the trace when not given; `exact_timers` says that the
-    /// recorded system's timers have no slack; `system` is the recorded one, by which idle threads
-    /// are recognised; `endless` are threads that would have gone on. `vary` names a constant of
-    /// the reading to double, or a rule to leave out (`constants` lists them). `identity` is the
-    /// policy that was recorded: explanations of unobserved messages with which it is replayed less
-    /// well than without are left out; `rt`, `stated` and `groups` are what held for the tasks then, as
-    /// in `run`. `cpus` are what the machine beside the trace states of CPUs:
-    /// number, capacity, highest frequency (kHz), whether its frequency does not follow its load, and
-    /// whether it has no scheduling domain.
+    /// The programs of a trace that has been read. `identity` is the policy that was recorded:
+    /// explanations of unobserved messages with which it is replayed less well than without are left
+    /// out; `rt`, `stated` and `groups` are what held for the tasks then, as in `run`. `placement` is one
+    /// of `auto`, `model`, `trace`.
     #[new]
-    #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (events, r#loop="dependency", hz=None, exact_timers=false, system=None, endless=None, vary=None, identity=None, rt=None, stated=None, groups=None, placement="model", cpus=None))]
+    #[pyo3(signature = (reading, identity=None, rt=None, stated=None, groups=None, placement="model"))]
     fn new(
         py: Python<'_>,
-        events: &Bound<'_, PyAny>,
-        r#loop: &str,
-        hz: Option<i64>,
-        exact_timers: bool,
-        system: Option<&str>,
-        endless: Option<Vec<i64>>,
-        vary: Option<&str>,
+        reading: &Reading,
         identity: Option<String>,
         rt: Option<String>,
         stated: Option<Vec<Settings>>,
         groups: Option<Vec<GroupSettings>>,
         placement: &str,
-        cpus: Option<Vec<StatedCpuRow>>,
     ) -> PyResult<Self> {
-        let mode =
-            LoopMode::NAMES.iter().find(|(name, _)| *name == r#loop).map(|(_, mode)| *mode).ok_or_else(|| {
-                let names: Vec<_> = LoopMode::NAMES.iter().map(|(name, _)| *name).collect();
-                replay_error(py, &format!("no loop is called {}; there are {}", r#loop, names.join(", ")))
-            })?;
         let placement = Placement::NAMES.iter().find(|(name, _)| *name == placement).map(|(_, p)| *p);
         let placement = placement.ok_or_else(|| replay_error(py, "placement: expected auto, model or trace"))?;
-        let parts = Batches::of(py, events)?;
-        let mut meta = Metadata::default();
-        if let Some(system) = system {
-            meta.set("os", system);
-        }
-        let endless = endless.unwrap_or_default();
-        let of = |(cpu, capacity, max_khz, fixed, isolated)| StatedCpu { cpu, capacity, max_khz, fixed, isolated };
-        let cpus = cpus.unwrap_or_default().into_iter().map(of).collect();
-        let limits = vary.map(|name| varied(py, name)).transpose()?;
-        let idle = DeriveOptions::for_trace(&meta).idle;
+        let (mode, hz) = reading.0.stated();
         let recon = interruptible(py, |cancel| {
-            let cancel = cancel.clone();
-            let options = Options { mode, hz, exact_timers, idle, endless, limits, placement, cpus, cancel };
+            let reading = reading.0.placed(placement, cancel);
             match identity {
                 Some(policy) => {
                     let (stated, groups) = (overrides(stated), groups.unwrap_or_default());
                     let identity = ReplaySpec { policy, rt, mode, hz, stated, groups, ..ReplaySpec::default() };
-                    reconstruct_tried(&parts, &options, &identity)
+                    trial::programs(reading, &identity)
                 }
-                None => Reading::of(&parts, &options).programs(),
+                None => reading.programs(),
             }
         })?;
-        let rows = parts.rows();
-        drop(parts);
-        give_back(rows);
         Ok(Programs { recon, mode, hz })
     }
 
@@ -366,20 +329,6 @@ fn ran<'py>(py: Python<'py>, played: Played, asked: &Asked) -> PyResult<Ran<'py>
 fn whole<'py>(py: Python<'py>, played: Played) -> PyResult<Tables<'py>> {
     let (metadata, tables, _) = ran(py, played, &Asked { tables: true, metrics: None })?;
     Ok((metadata, tables))
-}
-
-/// The constants of the reading with one of them doubled, or without one rule.
-fn varied(py: Python<'_>, name: &str) -> PyResult<Limits> {
-    Limits::varied(name).ok_or_else(|| {
-        let names: Vec<&str> = CONSTANTS.iter().map(|c| c.0).collect();
-        replay_error(py, &format!("no constant is called '{name}'; there are {}", names.join(", ")))
-    })
-}
-
-/// Constants and rules of the reading: name and source.
-#[pyfunction]
-pub fn constants() -> Vec<(&'static str, &'static str)> {
-    CONSTANTS.to_vec()
 }
 
 impl Programs {
