@@ -22,6 +22,7 @@ __all__ = [
     "Survey",
     "Table",
     "__version__",
+    "agreement",
     "blake3",
     "block_length",
     "calls",
@@ -202,6 +203,9 @@ def interval(
     censored: _Flags | None = None,
     tasks: _Ints | None = None,
 ) -> _FoundRow: ...
+def agreement(
+    one: Sequence[NDArray[np.int64]], other: Sequence[NDArray[np.int64]], start: int, stop: int
+) -> tuple[int, int, tuple[int, int], int]: ...
 def partition(
     bursts: Sequence[_Ints],
     units: int,

@@ -7,8 +7,9 @@
 //! them.
 //!
 //! [`sharing`] says how far what tasks got differs from fair sharing, and [`partition`] under which
-//! groups it does least.
+//! groups it does least. [`agreement`] says for how long two runs have the same on each CPU.
 
+pub mod agreement;
 pub mod blocks;
 pub mod curve;
 pub mod distributions;

@@ -6,22 +6,22 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from tracekit import _core
 from tracekit._lazy import later
 from tracekit.analysis import _common as c
-from tracekit.analysis import latency, runqueue
+from tracekit.analysis import runqueue
 from tracekit.analysis.uncertainty import ks_distance
 from tracekit.whatif.intervals import MIN_JITTER_NS
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
 
     from tracekit.trace import Trace
 else:
@@ -151,16 +151,18 @@ class _Side:
     @cached_property
     def left(self) -> tuple[int, int, int]:
         """How often tasks left a CPU ready to run, by a yield, and neither."""
-        left = self.slices.filter(pl.col("end_state").is_not_null())
-        yielded = left.filter(pl.col("end_state").cast(pl.String) == "yielding").height
-        ready = left.filter(_STAYED_READY).height
-        return ready, yielded, left.height - ready
+        left = pl.col("end_state").is_not_null()
+        yielded = pl.col("end_state").cast(pl.String) == "yielding"
+        counts = self.slices.select(
+            ready=(left & _STAYED_READY).sum(), yielded=yielded.sum(), left=left.sum()
+        )
+        ready, yields, every = counts.row(0)
+        return ready, yields, every - ready
 
     @cached_property
     def delays(self) -> pl.Series:
-        """Run delays that ended, in order."""
-        rows = latency.samples(self.slices).filter(~pl.col("censored"))
-        return rows["run_delay_ns"].drop_nulls().sort()
+        """Run delays that ended (`tracekit.analysis.latency.samples`), in order."""
+        return self.slices["run_delay_ns"].drop_nulls().sort()
 
     @cached_property
     def lengths(self) -> pl.Series:
@@ -198,9 +200,10 @@ class _Side:
 
     @cached_property
     def placed(self) -> pl.DataFrame:
-        """Who ran where, in order of time."""
-        rows = self.slices.with_columns(c.group_of("group"))
-        return rows.select("cpu", "ts_ns", "dur_ns", "tid", "group").sort("ts_ns")
+        """Who ran where, from when until when."""
+        rows = self.slices.with_columns(c.group_of("group")).drop_nulls("cpu")
+        end = (pl.col("ts_ns") + pl.col("dur_ns")).alias("end_ns")
+        return rows.select(pl.col("cpu").cast(pl.Int64), "ts_ns", end, "tid", "group")
 
     @cached_property
     def ends(self) -> pl.DataFrame:
@@ -282,55 +285,20 @@ def _queues(a: _Side, b: _Side) -> dict[str, Pair]:
     }
 
 
-def _covering(rows: pl.DataFrame, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The slice that covers each moment, of rows in time order; -1 when idle."""
-    if rows.height == 0:
-        return np.full(len(at), -1)
-    begin = rows["ts_ns"].to_numpy()
-    end = begin + rows["dur_ns"].to_numpy()
-    found = np.searchsorted(begin, at, side="right") - 1
-    return np.where((found >= 0) & (at < end[found]), found, -1)
-
-
-def _who(
-    rows: Iterable[pl.DataFrame], covering: Sequence[NDArray[np.int64]], key: str
-) -> list[NDArray[np.int64]]:
-    """Who runs at each moment, as a number that is the same in both; -1 when idle."""
-    rows = [r.select(key) for r in rows]
-    values = pl.concat(rows).unique(maintain_order=True).with_row_index("code")
-    found = []
-    for r, at in zip(rows, covering, strict=True):
-        codes = r.join(values, on=key, how="left", nulls_equal=True, maintain_order="left")
-        # A last one for those that are idle.
-        code = np.append(codes["code"].to_numpy().astype(np.int64), -1)
-        found.append(code[at])
-    return found
-
-
 def _placement(a: _Side, b: _Side, start: int, stop: int) -> dict[str, Pair]:
-    both = a.placed, b.placed
-    n = (both[0].height, both[1].height)
-    cpus = sorted({*both[0]["cpu"].unique().to_list(), *both[1]["cpu"].unique().to_list()} - {None})
-    same = {"group": 0, "tid": 0}
-    idle = [0, 0]
-    for cpu in cpus:
-        rows = [t.filter(cpu=cpu) for t in both]
-        edges = [np.array([start, stop])]
-        for r in rows:
-            edges += [r["ts_ns"].to_numpy(), (r["ts_ns"] + r["dur_ns"]).to_numpy()]
-        # Runs that are in order already, as a stable sort finds them.
-        edge = np.sort(np.concatenate(edges).clip(start, stop), kind="stable")
-        at, length = edge[:-1], np.diff(edge)
-        covering = [_covering(r, at) for r in rows]
-        for key in same:
-            who = _who(rows, covering, key)
-            same[key] += int(length[who[0] == who[1]].sum())
-        for i in (0, 1):
-            idle[i] += int(length[covering[i] == -1].sum())
-    total = max((stop - start) * len(cpus), 1)
+    n = (a.placed.height, b.placed.height)
+    # Groups, and tasks without a number, get one that is the same in both.
+    numbered = pl.concat([a.placed, b.placed]).with_columns(
+        pl.col("group").cast(pl.Categorical).to_physical().cast(pl.Int64).fill_null(-1),
+        pl.col("tid").fill_null(-1),
+    )
+    runs = numbered.head(n[0]), numbered.tail(n[1])
+    one, other = ([np.ascontiguousarray(column.to_numpy()) for column in run] for run in runs)
+    task, group, idle, cpus = _core.agreement(one, other, start, stop)
+    total = max((stop - start) * cpus, 1)
     return {
-        "placement": Pair("1", None, None, n, same["group"] / total),
-        "placement_task": Pair("1", None, None, n, same["tid"] / total),
+        "placement": Pair("1", None, None, n, group / total),
+        "placement_task": Pair("1", None, None, n, task / total),
         "idle_share": Pair("points", 100 * idle[0] / total, 100 * idle[1] / total, n),
     }
 

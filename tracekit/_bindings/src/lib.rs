@@ -55,6 +55,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("POLICY_VERSION", policy::VERSION)?;
     m.add_function(wrap_pyfunction!(policy::hooks, m)?)?;
     m.add_function(wrap_pyfunction!(policy::calls, m)?)?;
+    m.add_function(wrap_pyfunction!(statistics::agreement, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::block_length, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::chi_square_tail, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::interval, m)?)?;
