@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tracekit as tk
+from tracekit import _core
 from tracekit._frames import TABLES, table_schema
 from tracekit.analysis import slices
 from tracekit.cli import main
@@ -90,6 +91,21 @@ def test_what_was_inferred_is_told(trace: tk.Trace, identity: tk.Replay, demo: P
             "endless tasks",
         ):
             assert word in text, word
+
+
+def test_tasks_that_are_stopped_are_endless_without_exit_records(trace: tk.Trace) -> None:
+    """`perf sched record` has none of `sched_process_exit`."""
+    names = json.loads(trace.metadata["events.recorded"])
+    kept = [name for name in names if name != "sched_process_exit"]
+    assert len(kept) == len(names) - 1
+    metadata = {**trace.metadata, "events.recorded": json.dumps(kept)}
+    events = trace.events.filter(pl.col("kind") != "exit")
+    derived = {name: pl.DataFrame(table) for name, table in _core.derive(events, metadata).items()}
+    without = tk.Trace({"events": events, **derived}, metadata)
+    ends = [dict(tk.Programs(t).tasks.select("tid", "end").iter_rows()) for t in (trace, without)]
+    whole, part = ({tid for tid, end in each.items() if end == "endless"} for each in ends)
+    assert whole == part
+    assert len(whole) == 16
 
 
 def test_only_timers_of_linux_have_slack(trace: tk.Trace, identity: tk.Replay) -> None:

@@ -184,3 +184,37 @@ def test_so_is_the_replay_of_a_capture(capture: str, policy: str, root: Path, tm
     run = tk.replay(root / "fixtures" / capture, policy)
     run.write(tmp_path / "x.parquet")
     same(run, tk.read(tmp_path / "x.parquet"))
+
+
+#: Columns of events that hold numbers of threads and processes.
+TIDS = ["ctx_tid", "ctx_pid", "tid", "pid", "next_tid", "next_pid"]
+
+
+def begun_at(ns: int, events: pl.DataFrame) -> list[pl.Expr]:
+    return [pl.col("ts_ns") - pl.col("ts_ns").min() + ns]
+
+
+def other_threads(events: pl.DataFrame) -> list[pl.Expr]:
+    """Other numbers in another order, also above those of 22 bits; 0 to 2 have a meaning."""
+    used = sorted({tid for name in TIDS for tid in events[name].drop_nulls() if tid > 2})
+    order = np.random.default_rng(1).permutation(len(used)).tolist()
+    new = {tid: (1 << 23) + 7 * place for tid, place in zip(used, order, strict=True)}
+    return [pl.col(name).replace(new) for name in TIDS]
+
+
+@pytest.mark.parametrize("change", ["boot of 400 days", "first at 1 ns", "threads"])
+def test_the_zero_of_the_clock_and_the_numbers_of_threads_change_no_comparison(
+    change: str, trace: tk.Trace
+) -> None:
+    events = trace.events
+    if change == "threads":
+        moved = other_threads(events)
+    else:
+        moved = begun_at(400 * 86_400 * 10**9 if "days" in change else 1, events)
+    tables = []
+    for one in (events, events.with_columns(moved)):
+        made = derived(one)
+        changed = tk.Trace({"events": one, **made}, trace.metadata, trace.name)
+        tables.append(tk.compare(changed, ["eevdf", "rr:quantum=10ms"], runs=2).table)
+    assert tables[0].height > 100
+    assert tables[0].equals(tables[1])

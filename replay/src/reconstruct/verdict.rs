@@ -13,11 +13,20 @@ fn is_late(at: Ns, span: Ns) -> bool {
     i128::from(at) * 10 >= 9 * i128::from(span)
 }
 
-/// When the task began to exit.
+/// When the task began to exit. Where no record says so (`perf sched record` has none), with the last
+/// wakeup that it made, if that lies in its last burst and its last two slices: `do_exit` tells the
+/// parent at its end (`exit_notify` in kernel/exit.c), and the last switch may lie in the exit.
 fn exit_begun(task: &TaskHistory) -> Option<Ns> {
     let end = task.ended()?;
-    let shown = task.events.iter().rposition(|a| a.kind == EventKind::Exiting);
-    Some(shown.map_or(end, |i| task.events[i].at))
+    let events = &task.events;
+    let last = |what: fn(&EventKind) -> bool, nth| events.iter().rev().filter(|a| what(&a.kind)).nth(nth).map(|a| a.at);
+    let shown = last(|kind| *kind == EventKind::Exiting, 0);
+    let notified = || {
+        let burst = last(|kind| matches!(kind, EventKind::Woken { .. }), 0);
+        let slices = last(|kind| matches!(kind, EventKind::On { .. }), 1);
+        last(|kind| kind.post().is_some(), 0).filter(|at| Some(*at) >= burst.max(slices))
+    };
+    Some(shown.or_else(notified).unwrap_or(end))
 }
 
 /// Start of the burst in which the task ends, and how often it was preempted in it.
