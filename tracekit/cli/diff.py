@@ -157,7 +157,8 @@ def command(
         from tracekit.cli._output import save_plot
         from tracekit.plot import changes, how_to_read
 
-        save_plot(changes(found.table), plot, how_to_read(changes))
+        sides = [side[0].name if len(side) == 1 else f"{len(side)} captures" for side in (before, after)]
+        save_plot(changes(found.table, " to ".join(sides)), plot, how_to_read(changes))
     if markdown == "-":
         click.echo(found.to_markdown(top), nl=False)
     else:

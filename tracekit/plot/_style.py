@@ -162,6 +162,9 @@ def time_axis(
     first, last = math.floor(math.log10(lo_ns)), math.ceil(math.log10(hi_ns))
     ticks = [s * 10.0**k for k in range(first, last + 1) for s in steps]
     ticks = [t for t in ticks if lo_ns * 0.999 <= t <= hi_ns * 1.001]
+    if len(ticks) < 2:  # So short a range is nearly linear.
+        found = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(lo_ns, hi_ns)
+        ticks = [t for t in map(float, found) if lo_ns * 0.999 <= t <= hi_ns * 1.001]
     while len(ticks) > 8:
         ticks = ticks[::2]
     if zero is not None:
