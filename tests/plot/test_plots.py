@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import io
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
@@ -246,6 +247,32 @@ def test_queues_over_time_have_one_scale() -> None:
     spans = [int(t["ts_ns"][-1] + t["dur_ns"][-1] - t["ts_ns"][0]) for t in (long, short)]
     assert spans[0] > spans[1]
     assert right == {spans[0]}
+
+
+DEMO = Path(__file__).parents[2] / "fixtures/demo/slice-default.dat"
+LONG = "a recording of the night before the release, taken again on Monday.data"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda name: plot.histogram(slices.histogram(trace(["a"])), name=name),
+        lambda name: plot.histogram(slices.histogram(trace(list("abcdefgh")), by="comm"), name=name),
+        lambda name: plot.cdf(response.cdf(trace(["a"]).clear()), name=name),
+        lambda name: plot.queue_distribution(runqueue.distribution(queue(3)), name=name),
+        lambda name: plot.queue_over_time(runqueue.over_time(queue(3)), name=name),
+        lambda name: plot.timeline(trace(["a"]), name=name),
+        lambda name: plot.predictions(tk.compare(DEMO, "rr", runs=1).table, name=name),
+    ],
+)
+def test_a_long_name_is_cut_and_the_title_is_not(draw: Callable[[str], Figure]) -> None:
+    fig = draw(LONG)
+    fig.canvas.draw()
+    title = fig.get_suptitle()
+    assert ", a rec" in title
+    assert "..." in title
+    (drawn,) = [t for t in fig.texts if t.get_text() == title]
+    assert drawn.get_window_extent().x1 <= fig.bbox.x1
 
 
 def test_nothing_to_show_is_said() -> None:

@@ -85,6 +85,10 @@ def style() -> Iterator[None]:
         yield
 
 
+#: How many signs of a title have room: those of DejaVu Sans Bold are two thirds as wide as high, at 11 points.
+SIGNS_AN_INCH = 9.5
+
+
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """Make a figure that belongs to no window system, and its axes, row by row."""
     fig = Drawing(figsize=(width, height), layout="constrained")
@@ -98,6 +102,16 @@ def finish(fig: Figure) -> Figure:
         if isinstance(text, Text):
             text.set_parse_math(False)
     return fig
+
+
+def head(fig: Figure, what: str, name: str = "", behind: str = "") -> None:
+    """Write the title of a figure: what it shows, the trace, and what stands behind it.
+
+    A long name of a trace is cut to what has room, so that nothing else is.
+    """
+    room = int(fig.get_figwidth() * SIGNS_AN_INCH) - len(what) - len(behind) - len(", ")
+    named = f", {plain(name, min(max(room, 12), 60))}" if name else ""
+    fig.suptitle(what + named + behind, x=0.01, ha="left", fontweight="bold", fontsize=11)
 
 
 def plain(text: str | None, limit: int = 60) -> str:

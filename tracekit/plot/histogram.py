@@ -126,9 +126,7 @@ def histogram(
         for ax in axes[max(len(shown), 1) :]:
             ax.set_axis_off()
         by = "by number" if weight == "n" else "by time"
-        title = f"{what[:1].upper() + what[1:]}, {by}" + (f", {s.plain(name)}" if name else "")
-        title += s.left_out(data, groups, len(shown))
-        fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+        s.head(fig, f"{what[:1].upper() + what[1:]}, {by}", name, s.left_out(data, groups, len(shown)))
         return s.finish(fig)
 
 

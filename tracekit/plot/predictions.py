@@ -95,10 +95,8 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
             extra.append((UNRESOLVED, "o", colours.pop() if len(labels) == 1 else s.INK))
         extra += [(REFUSED, "o", s.MUTED)] * refused
         _legend(fig, labels, looks, ", 90 % interval" if spans else "", 45 if narrow else 100, extra)
-        title = "Predicted against recorded" + (f", {s.plain(name)}" if name and not narrow else "")
-        if len(shown) < len(rows):
-            title += f" ({len(shown)} of {len(rows)})"
-        fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+        left = f" ({len(shown)} of {len(rows)})" if len(shown) < len(rows) else ""
+        s.head(fig, "Predicted against recorded", "" if narrow else name, left)
         return s.finish(fig)
 
 
