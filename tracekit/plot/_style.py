@@ -85,7 +85,8 @@ def style() -> Iterator[None]:
         yield
 
 
-#: How many signs of a title have room: those of DejaVu Sans Bold are two thirds as wide as high, at 11 points.
+#: How many signs of a title have room in an inch: those of DejaVu Sans Bold, of 11 points, are two
+#: thirds as wide as high.
 SIGNS_AN_INCH = 9.5
 
 
