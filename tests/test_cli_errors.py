@@ -227,6 +227,35 @@ def test_a_gate_counts_where_nobody_reads_on(command: str, condition: str, root:
     assert done.returncode == 3, done.stderr
     assert done.stderr.startswith("fail")
 
+    # Nor is its status lost where nobody reads the verdict either.
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m tracekit {words} 2>&1 | true; exit ${{PIPESTATUS[0]}}"],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        timeout=60,
+    )
+    assert done.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("command", "trace", "status"),
+    [
+        ("check {} --show violations", "ftrace-text/losses/input.txt", 3),
+        ("doctor {}", "perf-data/both-switch-records/input.data", 1),
+        ("calibrate {} --runs 2", "ftrace-text/losses/input.txt", 1),
+        ("infer {}", "perf-data/both-switch-records/input.data", 1),
+    ],
+)
+def test_a_verdict_counts_where_nobody_reads_on(command: str, trace: str, status: int, root: Path) -> None:
+    words = command.format(root / "fixtures" / trace)
+    for end in ("> /dev/null", "| true"):
+        done = subprocess.run(
+            ["bash", "-c", f"{sys.executable} -m tracekit {words} {end}; exit ${{PIPESTATUS[0]}}"],
+            capture_output=True,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            timeout=60,
+        )
+        assert (done.returncode, b"Traceback" in done.stderr) == (status, False), done.stderr
+
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_it_quietly_and_leave_nothing(

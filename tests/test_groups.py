@@ -53,6 +53,32 @@ def test_processes_of_one_name_are_one_group_only_where_they_are_related() -> No
     assert found == {1: "python:10", 2: "python:10", 3: "python:20"}
 
 
+def test_slices_that_a_tool_printed_set_no_processes_apart(tmp_path: Path) -> None:
+    path = tmp_path / "timehist.txt"
+    head = """\
+           time    cpu  task name                       wait time  sch delay   run time
+                        [tid/pid]                          (msec)     (msec)     (msec)
+--------------- ------  ------------------------------  ---------  ---------  ---------
+"""
+    rows = [f"    1.{10 + n}0000 [0000]  curl[{20 + n}]      0.000      0.000      5.000\n" for n in range(4)]
+    path.write_text(head + "".join(rows))
+    (row,) = json.loads(run("slices", path, "--json"))["rows"]
+    # Each curl is a process of its own. No fork shows, so nothing says that they have nothing in common.
+    assert (row["group"], row["n"]) == ("curl", 4)
+
+
+def test_a_task_is_in_the_same_group_whatever_is_chosen_beside_it() -> None:
+    path = Path(__file__).parents[1] / "fixtures/perf-data/both-switch-records/input.data"
+
+    def sleeps(*chosen: str) -> list[dict[str, object]]:
+        rows = json.loads(run("slices", path, *chosen, "--json"))["rows"]
+        return [row for row in rows if row["group"].startswith("sleep")]
+
+    # One process forked them all; with --comm it is not among the tasks that are left.
+    assert [row["group"] for row in sleeps()] == ["sleep"]
+    assert sleeps("--comm", "sleep") == sleeps()
+
+
 def test_labels() -> None:
     of = {by: dict(grouping.labels(TASKS, by).iter_rows()) for by in ("process", "prio", "policy")}
     assert of["process"][2] == "python:10"

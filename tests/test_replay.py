@@ -310,3 +310,7 @@ def test_what_is_no_number_of_cpus_is_refused(cpus: object) -> None:
 def test_what_is_no_source_is_refused_by_what_is_wanted(source: object) -> None:
     with pytest.raises(TypeError, match="expected a path, bytes or a file opened in binary mode, found"):
         tk.read(source)  # type: ignore[call-overload]
+
+
+def test_programs_say_what_they_are_of(demo: Path) -> None:
+    assert repr(tk.Programs(demo)) == "<Programs of slice-default.dat: 24 tasks, wakeup model dependency>"

@@ -415,7 +415,9 @@ class Trace:
         Raises
         ------
         FilterError
-            When no task fits, or nothing of the kind lies in the window.
+            When no task fits, nothing of the kind lies in the window, or too little for the quantile.
+        ValueError
+            When `what` or `by` is no word for it, or `quantile` does not lie between 0 and 1.
         """
         from tracekit.explain.delays import why
 

@@ -80,6 +80,17 @@ def test_the_spread_of_repeats_counts_where_there_is_one_capture_a_side() -> Non
     assert table([one], [other], 0.10).filter(statistic="mean")["verdict"].item() == "cannot tell"
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_captures_of_a_set_without_the_statistic_do_not_count(*, first: bool) -> None:
+    # Five samples of one capture leave no p95: that of the other one stands for its side.
+    few, many = sample(3, 1.0, 5), sample(4, 1.5)
+    assert few.statistic("p95") is None
+    one = table([sample(1)], [many], 0.05).filter(statistic="p95")
+    two = table([sample(1)], [few, many] if first else [many, few], 0.05).filter(statistic="p95")
+    assert two.drop("q").equals(one.drop("q"))
+    assert two["n_captures_b"].item() == 1
+
+
 def test_no_interval_below_the_least_number_of_samples() -> None:
     row = table([sample(1, n=12)], [sample(2)]).filter(statistic="mean").row(0, named=True)
     assert row["verdict"] == "cannot tell"
@@ -245,6 +256,14 @@ def test_the_interval_decides(trace: tk.Trace) -> None:
     assert missing.verdict == "cannot tell"
     assert "did you mean 'spin'" in str(missing.reason)
     assert verdict(trace, "slice max > 1ns").verdict == "fail"
+
+
+def test_a_capture_of_a_set_without_the_statistic_is_left_out(trace: tk.Trace) -> None:
+    condition, start = parse_condition("waker: wakeup latency p95 > 1ns"), trace.start_ns
+    assert start is not None
+    short = trace.filter(end=start + 95_000_000)
+    assert judge(condition, [short]).verdict == "cannot tell"
+    assert judge(condition, [short, trace]) == judge(condition, [trace])
 
 
 def test_the_worst_verdict_is_the_status() -> None:

@@ -409,3 +409,9 @@ def test_a_source_of_slices_alone_is_refused_by_name(root: Path) -> None:
     text = root / "fixtures" / "perf-timehist" / "two-cpus" / "input.txt"
     with pytest.raises(tk.FilterError, match="perf-timehist says when tasks ran, and not who waited"):
         why(tk.read(text))
+
+
+def test_a_quantile_that_is_none_is_named(trace: tk.Trace) -> None:
+    for wrong in ("p99", 99.0):
+        with pytest.raises(ValueError, match=f"between 0 and 1, such as 0.99, found {wrong!r}"):
+            trace.why(comm="waker*", quantile=wrong)  # type: ignore[arg-type, unused-ignore]

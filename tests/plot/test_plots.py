@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import io
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
@@ -192,6 +193,11 @@ def test_histogram_bars_are_the_shares() -> None:
     assert list(edges[1:]) == table["hi_ns"].to_list()
 
 
+def test_a_histogram_of_one_group_names_it() -> None:
+    found = texts(plot.histogram(slices.histogram(trace(["a"]), by="comm"), name="boot.dat"))
+    assert {"a", "Length of slice, by number, boot.dat"} <= set(found)
+
+
 @pytest.mark.parametrize("rest", [[20_000, 300_000], []])
 def test_samples_of_no_length_stand_left_of_the_time_axis(rest: list[int]) -> None:
     data = pl.DataFrame({"utid": 1, "tid": 1, "comm": "a", "v": [0] * 3 + rest})
@@ -243,6 +249,32 @@ def test_queues_over_time_have_one_scale() -> None:
     assert right == {spans[0]}
 
 
+DEMO = Path(__file__).parents[2] / "fixtures/demo/slice-default.dat"
+LONG = "a recording of the night before the release, taken again on Monday.data"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda name: plot.histogram(slices.histogram(trace(["a"])), name=name),
+        lambda name: plot.histogram(slices.histogram(trace(list("abcdefgh")), by="comm"), name=name),
+        lambda name: plot.cdf(response.cdf(trace(["a"]).clear()), name=name),
+        lambda name: plot.queue_distribution(runqueue.distribution(queue(3)), name=name),
+        lambda name: plot.queue_over_time(runqueue.over_time(queue(3)), name=name),
+        lambda name: plot.timeline(trace(["a"]), name=name),
+        lambda name: plot.predictions(tk.compare(DEMO, "rr", runs=1).table, name=name),
+    ],
+)
+def test_a_long_name_is_cut_and_the_title_is_not(draw: Callable[[str], Figure]) -> None:
+    fig = draw(LONG)
+    fig.canvas.draw()
+    title = fig.get_suptitle()
+    assert ", a rec" in title
+    assert "..." in title
+    (drawn,) = [t for t in fig.texts if t.get_text() == title]
+    assert drawn.get_window_extent().x1 <= fig.bbox.x1
+
+
 def test_nothing_to_show_is_said() -> None:
     none = trace(["a"]).clear()
     assert "no samples of known length" in texts(plot.histogram(slices.histogram(none)))
@@ -256,7 +288,13 @@ def test_nothing_to_show_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("lo", "hi", "wanted"),
-    [(1e3, 1e9, "1 ms"), (2e4, 9e4, "50 us"), (5e5, 2e7, "3 ms"), (1e2, 1e12, "10 us")],
+    [
+        (1e3, 1e9, "1 ms"),
+        (2e4, 9e4, "50 us"),
+        (5e5, 2e7, "3 ms"),
+        (1e2, 1e12, "10 us"),
+        (1e6, 1.7e6, "1.6 ms"),
+    ],
 )
 def test_time_axes_have_round_labels(lo: float, hi: float, wanted: str) -> None:
     _, (ax,) = _style.new_figure(4, 3)
@@ -305,6 +343,16 @@ def test_of_too_many_predictions_those_that_change_are_drawn(demo: Path) -> None
     assert drawn[-3:] == [label.get_text() for label in alone.get_yticklabels()]
     title = ax.figure.get_suptitle()  # type: ignore[union-attr]
     assert title == f"Predicted against recorded, demo (16 of {len(rows)})"
+
+
+def test_the_legend_says_what_hollow_dots_are(demo: Path) -> None:
+    table = tk.compare(demo, "cfs:wakeup_preemption=off", runs=3).summary.filter(pl.col("predicted") > 0)
+    clear = table.with_columns(verdict=pl.lit("resolved"), trust=pl.lit("trusted"))
+    assert not {"not resolved", "do not use"} & set(texts(plot.predictions(clear)))
+    vague = clear.with_columns(verdict=pl.lit("not resolved"))
+    assert "not resolved" in texts(plot.predictions(vague))
+    refused = vague.with_columns(trust=pl.lit("do not use"))
+    assert {"not resolved", "do not use"} & set(texts(plot.predictions(refused))) == {"do not use"}
 
 
 def test_predictions_that_are_not_to_be_used_are_drawn_as_such(demo: Path) -> None:

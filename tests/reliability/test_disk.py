@@ -62,6 +62,12 @@ def test_a_disk_that_takes_no_more_leaves_what_was_there(command: str, demo: Pat
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [(name, OLD)]
 
 
+def test_a_folder_on_a_disk_that_takes_no_more_is_named_and_absent(demo: Path, tmp_path: Path) -> None:
+    done = limited("export", demo, "--lisa", "out.lisa", size=2048, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "tracekit: out.lisa: File too large\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_sweep_onto_a_full_disk_keeps_its_cells(tracekit: Run, demo: Path, tmp_path: Path) -> None:
     (tmp_path / "out.parquet").symlink_to("/dev/full")
     words = ("sweep", demo, "--policy", "rr:quantum={1ms,4ms}", "--jobs", "1", "-q")

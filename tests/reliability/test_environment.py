@@ -74,3 +74,34 @@ def test_closed_standard_streams_are_no_crash(demo: Path) -> None:
     line = f"{sys.executable} -m tracekit slices {demo} >&- 2>&-"
     done = subprocess.run(["bash", "-c", line], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
     assert done.returncode == 0
+
+
+FORK = """
+import os, sys, warnings
+import tracekit as tk
+trace = tk.read(sys.argv[1])
+if sys.argv[2] == "begun":
+    trace.latency()
+child = os.fork()
+if child == 0:
+    warnings.simplefilter("error")
+    try:
+        tk.replay(trace, "fifo") if sys.argv[2] == "begun" else tk.read(sys.argv[1])
+    except RuntimeWarning as warned:
+        os._exit(7 if "spawn" in str(warned) else 1)
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux names threads in /proc")
+@pytest.mark.parametrize(("polars", "status"), [("begun", 7), ("not begun", 0)])
+def test_a_fork_without_the_threads_of_polars_is_warned_of(polars: str, status: int, demo: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, str(demo), polars],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
+    assert done.returncode == status, done.stderr

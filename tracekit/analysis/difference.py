@@ -110,7 +110,9 @@ def compare(
     Parameters
     ----------
     a, b
-        Captures: of each, metric to group to sample, from `tracekit.analysis.windows.samples`.
+        Captures: of each, metric to group to sample, from `tracekit.analysis.windows.samples`. Of a
+        set, those count in a row that have its statistic; where that is one on each side, it is
+        compared as one capture a side.
     min_effect
         Smallest relative change that counts.
     confidence
@@ -179,6 +181,8 @@ def _row(
     values = [[v for s in side if (v := s.statistic(stat)) is not None] for side in (left, right)]
     if not values[0] and not values[1]:
         return None
+    # Captures of a set that have too few samples for this statistic say nothing of it.
+    left, right = ([s for s in side if s.statistic(stat) is not None] or side for side in (left, right))
     row: dict[str, float | int | str | None] = dict.fromkeys(
         ("change", "lo", "hi", "ks", "ks_p", "p", "reason")
     )

@@ -92,7 +92,7 @@ def unrelated(tasks: pl.DataFrame) -> pl.DataFrame:
     Parameters
     ----------
     tasks
-        The `tasks` table.
+        The `tasks` table of the whole trace: in a part of it those who forked are missing.
 
     Returns
     -------

@@ -148,6 +148,7 @@ class Program(click.Group):
             # A locale of ASCII or Latin-1 cannot write every name.
             sys.stdout.reconfigure(errors="backslashreplace")
         debug = "--debug" in (sys.argv[1:] if args is None else args)
+        status = None
         with _terminable() as came:
             try:
                 status = run()
@@ -162,7 +163,7 @@ class Program(click.Group):
                     sys.exit(128 + came[0])
                 if not isinstance(error, Exception):
                     raise
-                _fail(error)
+                _fail(error, status if isinstance(status, int) else 0)
         sys.exit(status if isinstance(status, int) else 0)
 
     def resolve_command(
@@ -183,10 +184,10 @@ class Program(click.Group):
                 return super().invoke(ctx)
         except OSError as error:
             if _is_closed_pipe(error):
-                from tracekit.cli._gate import KEPT, say
+                from tracekit.cli._gate import DECIDED, KEPT, say
 
                 # A gate behind `| head` is a gate.
-                raise _ClosedPipe(say(ctx.meta.get(KEPT, ()))) from error
+                raise _ClosedPipe(say(ctx.meta.get(KEPT, ())) or ctx.meta.get(DECIDED, 0)) from error
             raise
 
 
@@ -230,14 +231,14 @@ def _is_unmapped(error: BaseException) -> bool:
     )
 
 
-def _fail(error: Exception) -> NoReturn:
-    """End with the status and the line that `error` deserves."""
+def _fail(error: Exception, known: int = 0) -> NoReturn:
+    """End with the status and the line that `error` deserves; `known` is that of a command that was done."""
     if isinstance(error, click.Abort):
         sys.exit(130)
     if _is_closed_pipe(error):
         # Whoever read our output has seen enough. What is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(error.args[0] if isinstance(error, _ClosedPipe) else 0)
+        sys.exit(error.args[0] if isinstance(error, _ClosedPipe) else known)
     where, text, status = "tracekit", "", 2
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
@@ -274,7 +275,8 @@ def run() -> NoReturn:
         if end.code is not None and not isinstance(end.code, int):
             raise
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with contextlib.suppress(BrokenPipeError):
+                stream.flush()
         atexit._run_exitfuncs()
         os._exit(end.code or 0)
     raise AssertionError("a program ends in SystemExit")

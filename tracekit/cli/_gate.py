@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
 
 #: Where the context of a command keeps its verdicts.
 KEPT = "tracekit.judged"
+#: Where it keeps an exit status that is known before anything is printed.
+DECIDED = "tracekit.status"
+
+
+def decided(status: int) -> int:
+    """Keep the exit status of the command for the case that whoever reads what it prints goes away."""
+    click.get_current_context().meta[DECIDED] = status
+    return status
 
 
 def gate_option(baseline: bool = False) -> Callable[[Any], Any]:
@@ -78,6 +87,8 @@ def say(judged: Sequence[Judged]) -> int:
     from tracekit.cli._output import printable
     from tracekit.explain import gate_status
 
-    for one in judged:
-        print(printable(one.sentence), file=sys.stderr)
+    # Where nobody reads this either (`2>&1 | head`), the status is still the answer.
+    with suppress(BrokenPipeError):
+        for one in judged:
+            print(printable(one.sentence), file=sys.stderr)
     return gate_status(judged)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["grouped", "grouped_alike", "labelled"]
 
 
-def grouped(trace: Trace, by: str) -> tuple[Trace, str]:
+def grouped(trace: Trace, by: str, among: pl.DataFrame | None = None) -> tuple[Trace, str]:
     """The trace with tasks named after their groups, and the grouping that analyses are to use.
 
     Parameters
@@ -23,6 +23,9 @@ def grouped(trace: Trace, by: str) -> tuple[Trace, str]:
         The trace.
     by
         What `--by` says: one of `tracekit.analysis.grouping.BY`, or ``cpu`` (slices only).
+    among
+        The `tasks` of the whole trace, where `trace` is a part of it: who forked the tasks of the
+        part. So a task is in the same group in every part.
 
     Returns
     -------
@@ -36,21 +39,23 @@ def grouped(trace: Trace, by: str) -> tuple[Trace, str]:
         cpu = pl.concat_str(pl.lit("CPU "), pl.col("cpu").cast(pl.String))
         slices = trace.slices.with_columns(cpu.alias("comm"), pl.col("cpu").cast(pl.UInt32).alias("utid"))
         return _with(trace, {"slices": slices}), "comm"
-    found = _labels(trace, by)
+    found = _labels(trace, by, among)
     return (trace, by) if found is None else (_renamed(trace, found), "comm")
 
 
-def grouped_alike(trace: Trace, run: Trace, by: str) -> tuple[Trace, Trace, str]:
+def grouped_alike(
+    trace: Trace, run: Trace, by: str, among: pl.DataFrame | None = None
+) -> tuple[Trace, Trace, str]:
     """A trace and its replay with tasks named after their groups in the trace, and the grouping to use.
 
     Parameters
     ----------
     trace, run
         What was recorded, and a replay of it: threads have the same numbers.
-    by
+    by, among
         As in `grouped`, without ``cpu``.
     """
-    named, how = grouped(trace, by)
+    named, how = grouped(trace, by, among)
     if named is trace:
         return trace, run, how
     label = pl.col("comm").cast(pl.String).alias("label")
@@ -80,15 +85,18 @@ def labelled(trace: Trace, by: str) -> tuple[str, list[str | None] | None]:
     return "comm", [names.get(utid) for utid in range(max(names) + 1)]
 
 
-def _labels(trace: Trace, by: str) -> pl.DataFrame | None:
+def _labels(trace: Trace, by: str, among: pl.DataFrame | None = None) -> pl.DataFrame | None:
     """Group of each task (`utid`, `label`); None where analyses find the groups themselves."""
     from tracekit.analysis import group_of, grouping
 
     if by in ("group", "comm"):
-        found = grouping.unrelated(trace.tasks)
+        if not trace.counts["events"]:
+            return None  # Slices that a tool printed: no fork shows, so that nothing says who is related.
+        among = trace.tasks if among is None else among
+        found = grouping.unrelated(among).join(trace.tasks.select("utid"), on="utid", how="semi")
         if not found.height:
             return None
-        _say_numbers(trace, found)
+        _say_numbers(trace, found, among)
         named = trace.tasks.select("utid", group_of(by).alias("name")).join(found, on="utid", how="left")
         return named.select("utid", pl.coalesce("label", "name").alias("label"))
     machine = trace.machine
@@ -101,7 +109,7 @@ def _labels(trace: Trace, by: str) -> pl.DataFrame | None:
     return found.with_columns(pl.col("label").fill_null("(not recorded)"))
 
 
-def _say_numbers(trace: Trace, found: pl.DataFrame) -> None:
+def _say_numbers(trace: Trace, found: pl.DataFrame, among: pl.DataFrame) -> None:
     """Say what the numbers behind names are, with the group of most CPU time for an example."""
     from tracekit.cli._output import on_standard_output, printable
 
@@ -110,7 +118,7 @@ def _say_numbers(trace: Trace, found: pl.DataFrame) -> None:
         return
     label = found.join(trace.tasks, on="utid").sort("run_ns", descending=True)["label"][0]
     root = int(label.rpartition(":")[2])
-    names = trace.tasks.filter(pl.col("pid") == root, pl.col("tid") == root)["comm"].drop_nulls()
+    names = among.filter(pl.col("pid") == root, pl.col("tid") == root)["comm"].drop_nulls()
     called = f" ({names[0]})" if names.len() and names[0] else ""
     said = (
         "note: several processes have one name and, as far as forks are recorded, nothing else in common: "

@@ -99,11 +99,20 @@ class Input:
 
         It is narrowed down in time only with `window`.
         """
+        trace = self._whole()
+        return (self if window else replace(self, start=None, end=None)).narrow(trace)
+
+    def read_among(self) -> tuple[Trace, pl.DataFrame]:
+        """As `read`, and the `tasks` of the whole trace: who forked whom, also beside what is wanted."""
+        trace = self._whole()
+        return self.narrow(trace), trace.tasks
+
+    def _whole(self) -> Trace:
         from tracekit.io import read
 
         trace = read(self.path, self.format, progress=not self.quiet, cache=None, **self.options)
         self.warn(trace)
-        return (self if window else replace(self, start=None, end=None)).narrow(trace)
+        return trace
 
     @property
     def whole(self) -> Input:

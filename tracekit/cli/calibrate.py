@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._gate import decided
 from tracekit.cli._options import Input, input_options, output_options
 from tracekit.cli._replaying import placement_option, runs_options
 
@@ -79,7 +80,7 @@ def command(
         "not_known": unknown,
     }
     judged = sum(r["result"] != "not measured" for r in rows)
-    status = 1 if failed or 2 * judged < len(rows) else 0
+    status = decided(1 if failed or 2 * judged < len(rows) else 0)
     if (as_json and emit_json(facts)) or (as_csv and emit_csv(found)):
         return status
     named = f"; {len(failed)} fail" if failed else ""

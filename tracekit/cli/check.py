@@ -7,6 +7,7 @@ import dataclasses
 import click
 
 from tracekit.cli._choice import Choice
+from tracekit.cli._gate import decided
 from tracekit.cli._options import Input, input_options, output_options
 
 SHOWS = {
@@ -68,6 +69,7 @@ def command(source: Input, limit_ns: int, show: str, top: int | None, as_json: b
     whole = dataclasses.replace(source, comm=(), pid=(), tid=(), cpu=(), start=None, end=None)
     trace = whole.read()
     found = check(trace, limit_ns)
+    status = decided(0 if found.ok else FAILED)
     if not as_json and not as_csv:
         paragraph(found.sentence)
         print()
@@ -91,4 +93,4 @@ def command(source: Input, limit_ns: int, show: str, top: int | None, as_json: b
             else None
         )
         emit(frame, trace, show=show, as_json=as_json, as_csv=as_csv, top=top, columns=columns, extra=extra)
-    return 0 if found.ok else FAILED
+    return status

@@ -157,7 +157,10 @@ def command(
         from tracekit.cli._output import save_plot
         from tracekit.plot import changes, how_to_read
 
-        save_plot(changes(found.table), plot, how_to_read(changes))
+        names = [side[0].name if len(side) == 1 else f"{len(side)} captures" for side in (before, after)]
+        # Both have room in the title.
+        sides = [name if len(name) <= 25 else f"{name[:22]}..." for name in names]
+        save_plot(changes(found.table, " to ".join(sides)), plot, how_to_read(changes))
     if markdown == "-":
         click.echo(found.to_markdown(top), nl=False)
     else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit import registry
+from tracekit.cli._gate import decided
 from tracekit.cli._options import output_options, side_place, source_place
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ Examples:
     help="What `tracekit recipes machine` wrote; by default TRACE.machine.toml.",
 )
 @output_options(csv=False)
-def command(trace: str | None, identity: str | None, machine: str | None, as_json: bool) -> None:
+def command(trace: str | None, identity: str | None, machine: str | None, as_json: bool) -> int:
     """Check the installation, or what a trace contains.
 
     Of a trace: can it be replayed, how well, what is missing, what to give, what to record next
@@ -60,23 +61,22 @@ def command(trace: str | None, identity: str | None, machine: str | None, as_jso
 
     if trace is None:
         checks = installation()
+        status = decided(int(not all(c.ok for c in checks)))
         if as_json:
             emit_json([asdict(c) for c in checks])
         else:
             _print_checks(checks)
-        if not all(c.ok for c in checks):
-            sys.exit(1)
-        return
+        return status
     from tracekit.io import read
     from tracekit.whatif.fitness import fitness
 
     found = fitness(read(trace, progress=True, machine=machine), identity)
+    status = decided(int(not found.sound))
     if as_json:
         emit_json({**_plain(found), "trace": trace})
     else:
         _print_fitness(Path(trace).name, found)
-    if not found.sound:
-        sys.exit(1)
+    return status
 
 
 def _print_checks(checks: list[Check]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tracekit.cli._gate import decided
 from tracekit.cli._options import Input, input_options, output_options
 
 
@@ -42,7 +43,7 @@ def command(source: Input, policy: str | None, as_json: bool) -> int:
     caution(trace, source.quiet)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         found = infer_parameters(trace, family=policy, progress=progress)
-    status = 1 if found.refused else 0
+    status = decided(1 if found.refused else 0)
     facts = asdict(found)
     facts["rows"] = facts.pop("findings")
     if as_json and emit_json({"trace": about(trace), "stock": found.stock, **facts}):

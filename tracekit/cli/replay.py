@@ -119,7 +119,7 @@ def command(
         check_policy(policy)
     for file in filter(None, (output, program)):
         output_kind(file)
-    trace = source.whole.read()
+    trace, among = source.whole.read_among()
     caution(trace, source.quiet)
     with progress_bar(f"replaying {trace.name}", trace, source.quiet) as progress:
         run = tk.replay(
@@ -146,7 +146,7 @@ def command(
         print(f"wrote {program}", file=sys.stderr)
     basis = {"wakeups": run.wakeups, "inferred": run.inferred.to_dicts()}
     part, shown = source.of_replays(trace, run)
-    frame = figures(*grouped_alike(part, shown, by))
+    frame = figures(*grouped_alike(part, shown, by, among))
     emit(frame, run, show="replay", as_json=as_json, as_csv=as_csv, top=top, extra=basis, columns=COLUMNS)
     if not on_standard_output():
         print()

@@ -79,7 +79,8 @@ def command(
             extra=survey_facts(known),
         )
         return 0
-    trace, by = grouped(source.read(), by)
+    part, among = source.read_among()
+    trace, by = grouped(part, by, among)
     tables = trace.slices, trace.states, trace.end_ns
     if plot is not None:
         from tracekit.plot import cdf, how_to_read

@@ -86,7 +86,8 @@ def command(
             extra=survey_facts(known),
         )
         return 0
-    trace, by = grouped(source.read(), by)
+    part, among = source.read_among()
+    trace, by = grouped(part, by, among)
     if plot is not None:
         import polars as pl
 

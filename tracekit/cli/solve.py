@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracekit.cli._gate import decided
 from tracekit.cli._options import output_options, source_place
 from tracekit.cli.sweep import cells_bar, executor_of, sweep_options
 
@@ -58,7 +58,7 @@ def command(
     dask: str | None,
     quiet: bool,
     **options: Any,
-) -> None:
+) -> int:
     """Search for changes that meet a goal.
 
     Tries tunables of the recorded scheduler, nice values, scheduling classes, slices and
@@ -79,8 +79,9 @@ def command(
             options=Options(**options),
             progress=progress,
         )
+    status = decided(0 if found.proposals else 1)
     _print(found, as_json)
-    sys.exit(0 if found.proposals else 1)
+    return status
 
 
 def _print(found: Solution, as_json: bool) -> None:

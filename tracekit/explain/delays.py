@@ -184,8 +184,11 @@ def why(
     Raises
     ------
     FilterError
-        When no task fits, nothing of the kind lies in the window, or the source says nothing of what
-        tasks do between their slices (`perf sched timehist`, `perf sched map`).
+        When no task fits, nothing of the kind lies in the window, or too little for the quantile;
+        or the source says nothing of what tasks do between their slices (`perf sched timehist`,
+        `perf sched map`).
+    ValueError
+        When `what` or `by` is no word for it, or `quantile` does not lie between 0 and 1.
 
     Examples
     --------
@@ -283,8 +286,8 @@ def _tail(spans: pl.DataFrame, asked: float | None) -> float | None:
     """Quantile of the slow spans."""
     complete = int((~spans["censored"]).sum())
     if asked is not None:
-        if not 0 < asked < 1:
-            raise ValueError(f"a quantile lies between 0 and 1, not {asked}")
+        if not isinstance(asked, int | float) or not 0 < asked < 1:
+            raise ValueError(f"expected a quantile between 0 and 1, such as 0.99, found {asked!r}")
         if complete * (1 - asked) < 1:
             raise FilterError(
                 f"expected more than {1 / (1 - asked):.0f} complete spans for quantile {asked:g}, found {complete}"

@@ -266,6 +266,7 @@ def _level(
     samples: Sequence[windows.Sample], stat: str
 ) -> tuple[float | None, float | None, float | None, str | None]:
     """Value of a statistic over captures, its 90 % interval, and why there is none."""
+    samples = [s for s in samples if s.statistic(stat) is not None]
     values = [v for s in samples if (v := s.statistic(stat)) is not None]
     if not values:
         return None, None, None, f"too few samples for {stat}"

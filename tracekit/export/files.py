@@ -54,7 +54,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             with _opened(place, "wb", path) as file:
                 yield file
         except OSError as error:
-            _refuse_full(error, path)
+            refuse_full(error, path)
             raise
         return
     target = place.resolve()
@@ -65,15 +65,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         temporary.replace(target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        _refuse_full(error, path)
+        refuse_full(error, path)
         raise
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _refuse_full(error: OSError, path: str | os.PathLike[str]) -> None:
-    """Raise with the name of the file where it takes no more."""
+def refuse_full(error: OSError, path: str | os.PathLike[str]) -> None:
+    """Raise with the name of the file or folder where it takes no more."""
     if error.filename is None and (number := _number(error)) in FULL:
         raise OutputError(f"{os.fspath(path)}: {os.strerror(number)}") from error
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracekit.errors import OutputError
+from tracekit.export.files import refuse_full
 from tracekit.export.tables import Tables
 from tracekit.paths import check_name
 from tracekit.perfetto.states import NOT_STATED, STATE_BITS
@@ -141,7 +142,8 @@ def write_lisa(trace: Tables, folder: str | os.PathLike[str]) -> LisaExport:
     Raises
     ------
     OutputError
-        When the folder holds something already, or its name is no UTF-8.
+        When the folder holds something already, its name is no UTF-8, it cannot be made, or the
+        disk takes no more.
     """
     target = Path(folder)
     check_name(target)
@@ -149,7 +151,10 @@ def write_lisa(trace: Tables, folder: str | os.PathLike[str]) -> LisaExport:
         raise OutputError(f"{target} exists; name a folder that is new or empty")
     counts = dict(trace.events.get_column("kind").cast(pl.String).value_counts().rows())
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
-    temporary.mkdir()
+    try:
+        temporary.mkdir()
+    except OSError as error:
+        raise OutputError(f"{target}: {error.strerror}") from error
     try:
         rows = {}
         for kind, (event, fields) in EVENTS.items():
@@ -158,6 +163,10 @@ def write_lisa(trace: Tables, folder: str | os.PathLike[str]) -> LisaExport:
         meta = _meta(trace, rows)
         (temporary / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         temporary.replace(target)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        refuse_full(error, target)
+        raise
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

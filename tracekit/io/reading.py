@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from tracekit import _core
+from tracekit._forked import check_threads
 from tracekit._frames import COMPUTED, TABLES, table_schema, to_frame
 from tracekit._lazy import later
 from tracekit.errors import OutputError, ParseError
@@ -89,6 +90,7 @@ def read(
     >>> trace.metadata["source.format"]
     'trace-dat'
     """
+    check_threads()
     source, name = _settle(source)
     found = beside(source, machine)
     trace = _read_any(source, name, format, checked(options), progress, cache)

@@ -85,6 +85,11 @@ def style() -> Iterator[None]:
         yield
 
 
+#: How many signs of a title have room in an inch: those of DejaVu Sans Bold, of 11 points, are two
+#: thirds as wide as high.
+SIGNS_AN_INCH = 9.5
+
+
 def new_figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """Make a figure that belongs to no window system, and its axes, row by row."""
     fig = Drawing(figsize=(width, height), layout="constrained")
@@ -98,6 +103,16 @@ def finish(fig: Figure) -> Figure:
         if isinstance(text, Text):
             text.set_parse_math(False)
     return fig
+
+
+def head(fig: Figure, what: str, name: str = "", behind: str = "") -> None:
+    """Write the title of a figure: what it shows, the trace, and what stands behind it.
+
+    A long name of a trace is cut to what has room, so that nothing else is.
+    """
+    room = int(fig.get_figwidth() * SIGNS_AN_INCH) - len(what) - len(behind) - len(", ")
+    named = f", {plain(name, min(max(room, 12), 60))}" if name else ""
+    fig.suptitle(what + named + behind, x=0.01, ha="left", fontweight="bold", fontsize=11)
 
 
 def plain(text: str | None, limit: int = 60) -> str:
@@ -162,6 +177,9 @@ def time_axis(
     first, last = math.floor(math.log10(lo_ns)), math.ceil(math.log10(hi_ns))
     ticks = [s * 10.0**k for k in range(first, last + 1) for s in steps]
     ticks = [t for t in ticks if lo_ns * 0.999 <= t <= hi_ns * 1.001]
+    if len(ticks) < 2:  # So short a range is nearly linear.
+        found = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(lo_ns, hi_ns)
+        ticks = [t for t in map(float, found) if lo_ns * 0.999 <= t <= hi_ns * 1.001]
     while len(ticks) > 8:
         ticks = ticks[::2]
     if zero is not None:

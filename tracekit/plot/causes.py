@@ -69,5 +69,5 @@ def causes(table: pl.DataFrame, name: str = "", quantile: float | None = None) -
         slow = "slow spans" if quantile is None else f"from p{100 * quantile:g} on"
         looks = {slow: {"color": s.COLOURS[0]}, "all": {"color": s.COLOURS[5]}}
         s.legend(fig, looks, {}, filled=True)
-        ax.set_title("Where the time went" + (f", {s.plain(name)}" if name else ""))
+        s.head(fig, "Where the time went", name)
         return s.finish(fig)

@@ -178,13 +178,7 @@ def cdf(
         s.legend(fig, looks, notes if len(shown) == 1 else {})
         for ax in axes[len(shown) :]:
             ax.set_axis_off()
-        fig.suptitle(
-            _title(what, name) + s.left_out(data, groups, len(shown)),
-            x=0.01,
-            ha="left",
-            fontweight="bold",
-            fontsize=11,
-        )
+        s.head(fig, what[:1].upper() + what[1:], name, s.left_out(data, groups, len(shown)))
         return s.finish(fig)
 
 
@@ -195,7 +189,3 @@ def _largest(data: Mapping[str, pl.DataFrame]) -> list[str | None]:
     enough = counted.filter(pl.col("n") >= MIN_SAMPLES)
     counted = enough if enough.height else counted
     return counted.sort("n", "group", descending=[True, False])["group"].to_list()
-
-
-def _title(what: str, name: str) -> str:
-    return what[:1].upper() + what[1:] + (f", {s.plain(name)}" if name else "")

@@ -60,7 +60,7 @@ def changes(table: pl.DataFrame, name: str = "") -> Figure:
         ax.set_xticks(ticks, [f"{t:,.0f} times" if t >= 100 else f"{100 * (t - 1):+.0f} %" for t in ticks])
         ax.minorticks_off()
         ax.set_xlabel("change, B over A")
-        ax.set_title("What changed" + (f", {s.plain(name)}" if name else ""))
+        s.head(fig, "What changed", name)
         return s.finish(fig)
 
 

@@ -58,5 +58,5 @@ def cpu_time(table: pl.DataFrame, name: str = "") -> Figure:
         ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
         ax.set_xlabel("share of the time")
         s.legend(fig, {k: {"color": v} for k, v in shown.items()}, {}, filled=True)
-        ax.set_title("How the CPUs' time was used" + (f", {s.plain(name)}" if name else ""))
+        s.head(fig, "How the CPUs' time was used", name)
         return s.finish(fig)

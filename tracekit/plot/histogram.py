@@ -115,8 +115,7 @@ def histogram(
             counts = {label: f"{int(t['n'].sum()):,}" for label, t in part.items()}
             if len(shown) == 1:
                 notes = {label: f"n = {n}" for label, n in counts.items()}
-            else:
-                ax.set_title(s.plain(group))
+            ax.set_title(s.plain(group))
             if len(shown) > 1 or list(data) == [""]:
                 ax.set_ylim(top=(1.1 + 0.09 * len(counts)) * ax.get_ylim()[1])  # Room for the note.
                 s.note(ax, "n = " + "\n".join(counts.values()))
@@ -127,12 +126,7 @@ def histogram(
         for ax in axes[max(len(shown), 1) :]:
             ax.set_axis_off()
         by = "by number" if weight == "n" else "by time"
-        title = f"{what[:1].upper() + what[1:]}, {by}" + (f", {s.plain(name)}" if name else "")
-        title += s.left_out(data, groups, len(shown))
-        if len(shown) > 1:
-            fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
-        else:
-            axes[0].set_title(title)
+        s.head(fig, f"{what[:1].upper() + what[1:]}, {by}", name, s.left_out(data, groups, len(shown)))
         return s.finish(fig)
 
 

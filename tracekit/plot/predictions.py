@@ -18,6 +18,8 @@ from tracekit.plot import _style as s
 MAX_PREDICTIONS = 16
 #: How far rows are trusted that are drawn as such: nobody is to read a value off them.
 REFUSED = "do not use"
+#: What a hollow dot says.
+UNRESOLVED = "not resolved"
 #: Least range of the axis, as a factor to both sides: small changes stay small.
 _LEAST = 1.5
 #: Decades of the axis above which tenths of the recorded value have no room.
@@ -84,12 +86,17 @@ def predictions(summary: pl.DataFrame, name: str = "", narrow: bool = False) -> 
         spans = any(row["low"] is not None for found in shown for row in found)
         held = any(row.get("real") for found in shown for row in found)
         refused = any(_refused(row) for found in shown for row in found)
-        extra = [("real", "v", s.INK)] * held + [(REFUSED, "o", s.MUTED)] * refused
+        vague = [
+            row for found in shown for row in found if row["verdict"] != "resolved" and not _refused(row)
+        ]
+        extra = [("real", "v", s.INK)] * held
+        if vague:
+            colours = {looks[row["policy"]]["color"] for row in vague}
+            extra.append((UNRESOLVED, "o", colours.pop() if len(labels) == 1 else s.INK))
+        extra += [(REFUSED, "o", s.MUTED)] * refused
         _legend(fig, labels, looks, ", 90 % interval" if spans else "", 45 if narrow else 100, extra)
-        title = "Predicted against recorded" + (f", {s.plain(name)}" if name and not narrow else "")
-        if len(shown) < len(rows):
-            title += f" ({len(shown)} of {len(rows)})"
-        fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
+        left = f" ({len(shown)} of {len(rows)})" if len(shown) < len(rows) else ""
+        s.head(fig, "Predicted against recorded", "" if narrow else name, left)
         return s.finish(fig)
 
 
@@ -214,8 +221,10 @@ def _legend(
     ]
     names = ["recorded", "identity replay", *(f"{s.plain(label)}{what}" for label in labels)]
     for name, marker, colour in extra:
-        face = s.PAPER if name == REFUSED else colour
-        handles.append(Line2D([], [], color=colour, marker=marker, markerfacecolor=face, linestyle=""))
+        look: dict[str, Any] = {"markerfacecolor": colour if name == "real" else s.PAPER}
+        if name == REFUSED:
+            look["markersize"] = 3.5
+        handles.append(Line2D([], [], color=colour, marker=marker, linestyle="", **look))
         names.append(name)
     columns = max(1, min(len(names), width // (max(map(len, names)) + 8)))
     fig.legend(handles, names, loc="outside lower left", ncols=columns)

@@ -111,7 +111,7 @@ def queue_distribution(
             s.nothing(ax, "no run-queue lengths")
         where = "all CPUs" if cpu is None else f"CPU {cpu}"
         seen = "at each switch" if at_switch else "by share of time"
-        ax.set_title(f"Run-queue length {seen}, {where}" + (f", {s.plain(name)}" if name else ""))
+        s.head(fig, f"Run-queue length {seen}, {where}", name)
         return s.finish(fig)
 
 
@@ -166,6 +166,5 @@ def queue_over_time(lengths: pl.DataFrame | Mapping[str, pl.DataFrame], name: st
             ax.set_ylabel("tasks")
             if label:
                 ax.set_title(s.plain(label), fontweight="normal")
-        title = "Run-queue length over time, all CPUs" + (f", {s.plain(name)}" if name else "")
-        fig.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=10)
+        s.head(fig, "Run-queue length over time, all CPUs", name)
         return s.finish(fig)

@@ -114,10 +114,7 @@ def timeline(
         shown = lanes[:_MAX_LANES]
         cut = len(lanes) > len(shown) or any(t.height > _MAX_BOXES for t in data.values())
         fig, (ax,) = s.new_figure(9.6, 1.15 + 0.42 * max(len(shown), 1))
-        title = (
-            "Who ran when" + (f", {s.plain(name)}" if name else "") + (" (not all is shown)" if cut else "")
-        )
-        ax.set_title(title)
+        s.head(fig, "Who ran when", name, " (not all is shown)" if cut else "")
         if not shown:
             s.nothing(ax, "no slices in this window")
             return s.finish(fig)

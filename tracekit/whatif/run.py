@@ -263,6 +263,11 @@ class Programs:
         """They are those of a workload text."""
         return self._text is not None
 
+    def __repr__(self) -> str:
+        """The trace, the number of tasks and what moves their wakeups."""
+        n = self.tasks.height
+        return f"<Programs of {self.trace.name}: {n:,} task{'s' * (n != 1)}, wakeup model {self._asked[0]}>"
+
     def __reduce__(self) -> tuple[Callable[..., Programs], tuple[Any, ...]]:
         """For pickle: the trace and what was asked for, from which the programs are reconstructed alike."""
         if self._less is not None:

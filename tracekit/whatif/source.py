@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from tracekit._forked import check_threads
 from tracekit.io.reading import Source, read
 from tracekit.trace import Trace
 
@@ -40,6 +41,7 @@ def as_trace(given: AnyTrace) -> Trace:
         As `tracekit.read`.
     """
     if isinstance(given, Trace):
+        check_threads()
         return given
     trace = getattr(given, "trace", None)
     return trace if isinstance(trace, Trace) else read(given)  # type: ignore[arg-type]
