@@ -178,11 +178,12 @@ def _row(
     left: Sequence[Sample], right: Sequence[Sample], stat: str, confidence: float, repeat: float
 ) -> dict[str, float | int | str | None] | None:
     """Values and change of one row; None when neither side has the statistic."""
-    values = [[v for s in side if (v := s.statistic(stat)) is not None] for side in (left, right)]
+    known = [[(s, v) for s in side if (v := s.statistic(stat)) is not None] for side in (left, right)]
+    values = [[v for _, v in side] for side in known]
     if not values[0] and not values[1]:
         return None
     # Captures of a set that have too few samples for this statistic say nothing of it.
-    left, right = ([s for s in side if s.statistic(stat) is not None] or side for side in (left, right))
+    left, right = ([s for s, _ in has] or side for has, side in zip(known, (left, right), strict=True))
     row: dict[str, float | int | str | None] = dict.fromkeys(
         ("change", "lo", "hi", "ks", "ks_p", "p", "reason")
     )

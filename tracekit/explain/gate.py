@@ -266,8 +266,8 @@ def _level(
     samples: Sequence[windows.Sample], stat: str
 ) -> tuple[float | None, float | None, float | None, str | None]:
     """Value of a statistic over captures, its 90 % interval, and why there is none."""
-    samples = [s for s in samples if s.statistic(stat) is not None]
-    values = [v for s in samples if (v := s.statistic(stat)) is not None]
+    known = [(s, v) for s in samples if (v := s.statistic(stat)) is not None]
+    values = [v for _, v in known]
     if not values:
         return None, None, None, f"too few samples for {stat}"
     if len(values) > 1:
@@ -279,9 +279,10 @@ def _level(
     if stat == "max":
         # What was seen is a fact: no interval is needed to say that it was too much.
         return values[0], values[0], values[0], None
-    drawn = windows.spread(samples[0], stat)
+    sample = known[0][0]
+    drawn = windows.spread(sample, stat)
     if drawn is None or not len(drawn):
-        return values[0], None, None, samples[0].why_no_interval(stat) or "no draw holds a sample"
+        return values[0], None, None, sample.why_no_interval(stat) or "no draw holds a sample"
     lo, hi = np.quantile(drawn, [0.05, 0.95])
     return values[0], float(lo), float(hi), None
 

@@ -440,8 +440,9 @@ impl Reading {
 
     /// The same reading where `placement` decides where tasks are, for work that `cancel` stops.
     pub fn placed(&self, placement: Placement, cancel: &Cancel) -> Self {
-        let options = Options { placement, cancel: cancel.clone(), ..self.options.clone() };
-        Reading { options, ..self.clone() }
+        let mut reading = self.clone();
+        (reading.options.placement, reading.options.cancel) = (placement, cancel.clone());
+        reading
     }
 
     /// From now on this decides where tasks are.

@@ -13,9 +13,10 @@ fn is_late(at: Ns, span: Ns) -> bool {
     i128::from(at) * 10 >= 9 * i128::from(span)
 }
 
-/// When the task began to exit. Where no record says so (`perf sched record` has none), with the last
-/// wakeup that it made, if that lies in its last burst and its last two slices: `do_exit` tells the
-/// parent at its end (`exit_notify` in kernel/exit.c), and the last switch may lie in the exit.
+/// When the task began to exit. Where no record says so, as in what `perf script` prints of `perf sched
+/// record`, with the last wakeup that it made, if that lies in its last burst and its last two slices:
+/// `do_exit` tells the parent at its end (`exit_notify` in kernel/exit.c), and the last switch may lie in
+/// the exit. A task that wakes another one just before it ends looks the same.
 fn exit_begun(task: &TaskHistory) -> Option<Ns> {
     let end = task.ended()?;
     let events = &task.events;
