@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import tracekit as tk
 from tracekit.cli import main
-from tracekit.whatif import headline, row_error, trust
+from tracekit.whatif import basis, headline, kernels, row_error, trust
 from tracekit.whatif.calibration import tolerances
 from tracekit.whatif.fitness import fitness
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
@@ -191,6 +191,7 @@ def test_false_discoveries_are_controlled() -> None:
     [
         ("cfs:form=6.1", "cfs:form=6.1,latency=24ms", False, (), "same scheduler"),
         ("cfs:form=6.1", "cfs:form=2.6.32", False, (), "other kernel"),
+        ("ule", "ule:slice=10ms", False, (), "other scheduler"),
         ("cfs:form=6.1", "eevdf:version=6.12", False, (), "other kernel"),
         ("cfs:form=6.1", "rr:quantum=10ms", False, (), "other scheduler"),
         ("cfs:form=6.1", "cfs:form=6.1", False, ("policy", "prio"), "class changed"),
@@ -231,8 +232,40 @@ def test_the_model_error_is_fitted_by_class_and_covers_other_workloads() -> None
 
 def test_several_cpus_are_a_class_of_their_own() -> None:
     assert row_error.change_class("cfs", "cfs", several=True) == "several CPUs"
-    assert row_error.change_class("cfs", "rr", several=True) == "several CPUs"
     assert row_error.change_class("cfs", "cfs", cpus=True, several=True) == "CPUs changed"
+
+
+@pytest.mark.parametrize("conditions", [{"several": True}, {"cpus": True}, {"attributes": ("cgroup",)}])
+def test_a_scheduler_without_captures_is_not_validated_by_those_of_others(conditions: dict[str, Any]) -> None:
+    kind = row_error.change_class("cfs", "bfs", **conditions)
+    assert kind == "other scheduler"
+    assert all(
+        row_error.width_of(row_error.row_errors(), kind, m, 0.0)[1] == 0 for m in row_error.METRIC_CLASSES
+    )
+
+
+def test_a_comparison_names_the_schedulers_without_captures(trace: tk.Trace) -> None:
+    found = tk.compare(trace, ["bfs", "cfs:form=2.6.32", "cfs:latency=24ms"], runs=1)
+    said = [s for s in basis.unrecorded(found.identity, *found.replays.values()) if "no real capture" in s]
+    assert len(said) == 1
+    assert said[0].startswith("no real capture ran under bfs or cfs:form=2.6.32: ")
+    validated = dict(found.table.group_by("policy").agg(pl.col("validated").max()).iter_rows())
+    assert validated["bfs"] == validated["cfs:form=2.6.32"] == 0
+    assert validated["cfs:latency=24ms"] > 0
+    assert not found.table.filter(trust="trusted", validated=0).height
+
+
+def test_the_schedulers_with_captures_are_those_of_the_pages_pairs() -> None:
+    """What the model errors come from is what the page of validation says it comes from."""
+    spelled = [
+        ("5.10.0-26-amd64", "cfs"), ("6.1.0-50-cloud-amd64", "cfs"), ("6.12.95+deb12-cloud-amd64", "eevdf"),
+        ("6.18.5", "eevdf"), ("7.3.0", "eevdf"),
+    ]  # fmt: skip
+    for release, name in spelled:
+        policy = kernels.infer({"os": "linux", "kernel": release}, {"cfs", "eevdf"})[0]
+        assert policy.partition(":")[0] == name
+        assert row_error.held(policy), release
+    assert not any(map(row_error.held, ["eevdf:version=6.6", "cfs:form=2.6.32", "rr", "ule:form=2022"]))
 
 
 def test_a_sampling_term_that_covers_too_much_is_scaled_down() -> None:

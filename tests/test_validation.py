@@ -43,7 +43,7 @@ def test_a_budget_ends_a_run_and_the_next_goes_on(folder: Path, capsys: pytest.C
     assert first.stat().st_mtime_ns == made, "what was replayed stays"
     text = (folder / "page.md").read_text()
     assert text.index("## Aims") < text.index("## Coverage by class")
-    assert "no pair is of that kind: CPUs changed" in " ".join(text.split())
+    assert "no pair is of that kind: other scheduler, CPUs changed" in " ".join(text.split())
 
 
 def test_results_of_other_code_are_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ __all__ = [
     "perturbations",
     "quantile",
     "resolved",
+    "scheduler",
 ]
 
 #: Half-width of a 90 % interval of a normal distribution, in standard deviations.
@@ -230,13 +231,13 @@ def kind_of_change(identity: str, policy: str) -> str:
     identity, policy
         The policy of the recording, and the one that is predicted; with all their parameters or without.
     """
-
-    def scheduler(text: str) -> tuple[str, ...]:
-        name, _, parameters = text.partition(":")
-        stated = [p for p in parameters.split(",") if p.startswith(("form=", "version="))]
-        return (name, *sorted(stated))
-
     return KINDS[scheduler(identity) != scheduler(policy)]
+
+
+def scheduler(policy: str) -> tuple[str, ...]:
+    """Give the name of a policy, and its ``form`` or ``version`` where it is stated, as it is spelled."""
+    name, _, parameters = policy.partition(":")
+    return (name, *(p for p in parameters.split(",") if p.startswith(("form=", "version="))))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from tracekit.whatif.intervals import quantile
+from tracekit.whatif.intervals import quantile, scheduler
 
 __all__ = [
     "CHANGES",
@@ -25,6 +25,7 @@ __all__ = [
     "RowError",
     "change_class",
     "fit",
+    "held",
     "metric_class",
     "no_error",
     "row_errors",
@@ -38,16 +39,20 @@ METRIC_CLASSES = (
     *("mean slice", "slice quantile", "run delay", "wakeup latency", "response", "share", "counts"),
     *("run queue",),
 )
-#: Classes of changes, the one that decides first: with more CPUs nothing else is validated either.
+#: Classes of changes, the one that decides first: of a scheduler that no real capture ran under nothing is
+#: validated, on one CPU or several; with more CPUs nothing else is validated either.
 CHANGES = (
+    "other scheduler",
     "CPUs changed",
     "groups",
     "several CPUs",
     "class changed",
     "other kernel",
-    "other scheduler",
     "same scheduler",
 )
+#: The schedulers that the captures of the lab ran under, by name, with their forms (kernels 5.10, 6.1, 6.12,
+#: 6.18 and 7.3). Real-time classes are a part of each.
+HELD = {"cfs": {"form=6.1"}, "eevdf": {"version=6.12", "version=6.18", "version=7.3"}}
 #: Fewest rows that an entry is fitted to. A 90 % quantile of fewer is their maximum
 #: (split-conformal: n >= 9), and 30 rows keep its standard error below 6 percentage points.
 MIN_ROWS = 30
@@ -87,16 +92,13 @@ def change_class(
     Returns
     -------
     str
-        One of `CHANGES`: another ``form`` or ``version``, or eevdf for cfs, is another kernel.
+        One of `CHANGES`. ``other scheduler`` unless captures of `HELD` ran under both, in whatever form;
+        another ``form`` or ``version``, or eevdf for cfs, is another kernel.
     """
-
-    def kernel(text: str) -> tuple[str, ...]:
-        name, _, parameters = text.partition(":")
-        kept = [p for p in parameters.split(",") if p.startswith(("form=", "version="))]
-        return ("fair" if name in ("cfs", "eevdf") else name, name, *sorted(kept))
-
+    one, two = scheduler(identity), scheduler(policy)
+    if not {one[0], two[0]} <= HELD.keys():
+        return "other scheduler"
     names = set(attributes)
-    one, two = kernel(identity), kernel(policy)
     if cpus:
         return "CPUs changed"
     if names & {"cgroup", "group", "cpus"}:
@@ -105,9 +107,13 @@ def change_class(
         return "several CPUs"
     if names & {"policy", "class"}:
         return "class changed"
-    if one == two:
-        return "same scheduler"
-    return "other kernel" if one[0] == two[0] else "other scheduler"
+    return "same scheduler" if one == two else "other kernel"
+
+
+def held(policy: str) -> bool:
+    """Whether real captures ran under a policy, in its stated form, see `HELD`."""
+    name, *forms = scheduler(policy)
+    return name in HELD and set(forms) <= HELD[name]
 
 
 @dataclass(frozen=True)
