@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import tracekit as tk
 from tracekit.cli import main
-from tracekit.whatif import basis, headline, kernels, row_error, trust
+from tracekit.whatif import headline, kernels, row_error, trust
 from tracekit.whatif.calibration import tolerances
 from tracekit.whatif.fitness import fitness
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
@@ -246,9 +246,9 @@ def test_a_scheduler_without_captures_is_not_validated_by_those_of_others(condit
 
 def test_a_comparison_names_the_schedulers_without_captures(trace: tk.Trace) -> None:
     found = tk.compare(trace, ["bfs", "cfs:form=2.6.32", "cfs:latency=24ms"], runs=1)
-    said = [s for s in basis.unrecorded(found.identity, *found.replays.values()) if "no real capture" in s]
+    said = [s for s in found.not_recorded if "never held" in s]
     assert len(said) == 1
-    assert said[0].startswith("no real capture ran under bfs or cfs:form=2.6.32: ")
+    assert said[0].startswith("never held against real captures: bfs, cfs:form=2.6.32. ")
     validated = dict(found.table.group_by("policy").agg(pl.col("validated").max()).iter_rows())
     assert validated["bfs"] == validated["cfs:form=2.6.32"] == 0
     assert validated["cfs:latency=24ms"] > 0
@@ -264,8 +264,19 @@ def test_the_schedulers_with_captures_are_those_of_the_pages_pairs() -> None:
     for release, name in spelled:
         policy = kernels.infer({"os": "linux", "kernel": release}, {"cfs", "eevdf"})[0]
         assert policy.partition(":")[0] == name
-        assert row_error.held(policy), release
-    assert not any(map(row_error.held, ["eevdf:version=6.6", "cfs:form=2.6.32", "rr", "ule:form=2022"]))
+        assert not row_error.unheld([policy, policy], 4), release
+    for policy in ("eevdf:version=6.6", "cfs:form=2.6.32", "rr", "ule:form=2022"):
+        assert row_error.unheld(["eevdf:version=6.12", policy], 1) == [policy]
+    assert row_error.unheld(["eevdf"], 5, {"deadline"}) == ["SCHED_DEADLINE", "more than 4 CPUs"]
+
+
+def test_rows_of_more_cpus_than_any_capture_had_are_not_validated() -> None:
+    demo = Path(__file__).parents[1] / "fixtures" / "demo" / "slice-default.dat"
+    found = tk.compare(demo, cpus=5, runs=2)
+    assert found.table["validated"].max() == 0
+    assert any("never held against real captures: more than 4 CPUs. " in s for s in found.not_recorded)
+    found = tk.compare(demo, cpus=4, runs=2)
+    assert (found.table["validated"].max() or 0) > 0
 
 
 def test_a_sampling_term_that_covers_too_much_is_scaled_down() -> None:

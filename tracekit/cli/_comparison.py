@@ -134,7 +134,7 @@ def _table(rows: list[dict[str, Any]], bounds: dict[tuple[Any, ...], str]) -> No
 
 
 def _basis(comparison: Comparison, failed: list[str]) -> None:
-    from tracekit.whatif.basis import inferred, unknown_machine, unrecorded
+    from tracekit.whatif.basis import inferred, unknown_machine
     from tracekit.whatif.calibration import passed, titles
     from tracekit.whatif.headline import to_record
 
@@ -151,7 +151,7 @@ def _basis(comparison: Comparison, failed: list[str]) -> None:
         paragraph(sentence)
     named = f"; {len(failed)} fail: {titles(failed)}" if failed else ""
     paragraph(f"calibration: {passed(comparison.fidelity.to_dicts())}{named}")
-    for missing in unrecorded(comparison.identity, *comparison.replays.values()):
+    for missing in comparison.not_recorded:
         if missing != comparison.poor:
             paragraph(missing)
     if failed and (unknown := unknown_machine(comparison.trace)):

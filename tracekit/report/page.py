@@ -24,7 +24,7 @@ from tracekit.report.hover import axes_of, rows_of
 from tracekit.report.sentences import worded
 from tracekit.report.timeline import timeline_data, window
 from tracekit.units import format_bound, format_count, format_ns
-from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine, unrecorded
+from tracekit.whatif.basis import MIN_SAMPLES, inferred, unknown_machine
 from tracekit.whatif.calibration import METRICS as CALIBRATION
 from tracekit.whatif.headline import Effect, Finding, effect_of, findings, to_record
 from tracekit.whatif.kernels import names_kernel
@@ -497,11 +497,7 @@ def render(comparison: Comparison) -> str:
         unknown=unknown_machine(comparison.trace),
         unrecorded=[
             *comparison.left_to_default,
-            *(
-                m
-                for m in unrecorded(comparison.identity, *comparison.replays.values())
-                if m != comparison.poor
-            ),
+            *(m for m in comparison.not_recorded if m != comparison.poor),
         ],
         inferred=_inferred(comparison),
         distances=comparison.distances.filter(pl.col("ks").is_not_null()).to_dicts(),

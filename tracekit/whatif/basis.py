@@ -8,12 +8,10 @@ import polars as pl
 
 from tracekit.whatif.contexts import delivered
 from tracekit.whatif.groups import rt_limits
-from tracekit.whatif.intervals import scheduler
 from tracekit.whatif.left_out import left_out
 from tracekit.whatif.listed import unbound
 from tracekit.whatif.loops import loops
 from tracekit.whatif.members import apart, unlisted
-from tracekit.whatif.row_error import held
 from tracekit.whatif.sharing import learned
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ __all__ = [
     "MIN_SAMPLES",
     "inferred",
     "uneven",
-    "unheld",
     "unknown_machine",
     "unmeasured_cpus",
     "unrecorded",
@@ -104,7 +101,7 @@ def unrecorded(replay: Trace, *changed: Trace) -> list[str]:
         trace that was filtered, what was left out; what it
         shows of messages that a replay takes for a device's; capacities, frequencies and isolated
         CPUs, and how far they are modelled; groups that were learned; arguments of the kernel that are not; queues that the
-        policy's kernel would even out (`uneven`); policies that no real capture ran under (`unheld`).
+        policy's kernel would even out (`uneven`).
     """
     rows = replay.diagnostics.filter(pl.col("code").cast(pl.String) == "missing-events")
     said = [f"{what}. For more, {advice}" for what, advice in rows.select("message", "advice").iter_rows()]
@@ -126,8 +123,6 @@ def unrecorded(replay: Trace, *changed: Trace) -> list[str]:
     if programs is not None:
         said += rt_limits(programs.trace, replay, *changed)
     said += [text for run in (replay, *changed) if (text := uneven(run)) is not None]
-    if (never := unheld(replay, *changed)) is not None:
-        said.append(never)
     if programs is not None:
         others = {run.cpus.height for run in changed} - {programs.trace.cpus.height}
         said += [text for cpus in sorted(others) if (text := unbound(programs.trace, cpus)) is not None]
@@ -204,31 +199,6 @@ def uneven(replay: Trace) -> str | None:
     return (
         f"{policy}: the queues of two CPUs differ by two tasks or more for {100 * share:.0f} % of the time: "
         f"{EVENED[policy]}, which is not modelled"
-    )
-
-
-def unheld(*replays: Trace) -> str | None:
-    """Say under which policies no real capture ran that predictions were held against.
-
-    Parameters
-    ----------
-    replays
-        Replays of a recording.
-
-    Returns
-    -------
-    str or None
-        None where captures ran under each of them, in its form, and for workload texts, whose programs
-        are stated.
-    """
-    known = [run.metadata for run in replays if "workload" not in run.metadata]
-    policies = [m["replay.policy"] for m in known if "replay.policy" in m]
-    never = sorted({":".join(scheduler(p)) for p in policies if not held(p)})
-    if not never:
-        return None
-    return (
-        f"no real capture ran under {' or '.join(never)}: what its replay misses was never measured, and its "
-        "intervals take the errors of the nearest that were"
     )
 
 

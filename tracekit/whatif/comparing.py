@@ -28,7 +28,7 @@ from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_fea
 from tracekit.whatif.reconstructed import stated_hz
 from tracekit.whatif.recorded import unreplayed
 from tracekit.whatif.repeat import Asked, Beside, judged, run_all
-from tracekit.whatif.row_error import change_class, held
+from tracekit.whatif.row_error import change_class, unheld
 from tracekit.whatif.run import Programs, Replay, Scenario
 from tracekit.whatif.scenario import overrides_of
 from tracekit.whatif.source import AnyTrace, as_trace
@@ -221,8 +221,12 @@ def compare(
     found = known_of(programs, trace, by, repeated, classes)
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
     plainly = found.plain or shared["plain"]
-    unheld = frozenset(label for label, run in plain.items() if not (held(same.policy) and held(run.policy)))
-    found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured, unheld=unheld, plain=plainly)
+    most = max(trace.cpus.height, cpus or 0)
+    never = {
+        label: [] if programs.stated else unheld((same.policy, run.policy), most, attributes)
+        for label, run in plain.items()
+    }
+    found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured, unheld=never, plain=plainly)
     return Comparison(trace, same, plain, why, by, found, beside, overrides, chosen, beside_policies)
 
 

@@ -131,6 +131,22 @@ class Comparison:
         return [text for text in said if text is not None]
 
     @property
+    def not_recorded(self) -> list[str]:
+        """What the replays do not know or do not model, and what was never held against real captures.
+
+        Sentences: those of `tracekit.whatif.basis.unrecorded`, and one of what `tracekit.whatif.row_error.unheld`
+        names for any of the replays.
+        """
+        said = unrecorded(self.identity, *self.replays.values())
+        found = {} if self.repeated is None else self.repeated.unheld
+        if never := list(dict.fromkeys(name for names in found.values() for name in names)):
+            said.append(
+                f"never held against real captures: {', '.join(never)}. What a replay misses there was not measured; "
+                "intervals take the errors of what comes nearest"
+            )
+        return said
+
+    @property
     def repetitions(self) -> int:
         """How often each replay ran; 1: there are no intervals."""
         return len(self.repeated.figures[IDENTITY]) if self.repeated else 1
@@ -448,7 +464,7 @@ class Comparison:
             "idler": {label: asdict(one) for label, one in self.idler.items()},
             "stuck": {label: asdict(one) for label, one in self.stuck.items()},
             "inferred": inferred(self.identity),
-            "not_recorded": unrecorded(self.identity, *self.replays.values()),
+            "not_recorded": self.not_recorded,
             "not_known": unknown_machine(self.trace),
             "distances": self.distances.to_dicts(),
             "intervals": self.intervals.to_dicts(),

@@ -51,8 +51,8 @@ class Repeated:
     unmeasured
         Label to why no prediction under it has an interval.
     unheld
-        Labels of policies that no real capture ran under, or that no capture like the recording did
-        (`tracekit.whatif.row_error.held`): their rows are not validated.
+        Label to what of the recording or of the replay no capture of the lab had, see
+        `tracekit.whatif.row_error.unheld`: its rows are not validated.
     poor
         Why no row can be trusted, see `tracekit.whatif.trust.poorly`.
     sooner
@@ -87,7 +87,7 @@ class Repeated:
     lost: float = 0.0
     unmodelled: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unmeasured: Mapping[str, str] = field(default_factory=dict)
-    unheld: frozenset[str] = frozenset()
+    unheld: Mapping[str, Sequence[str]] = field(default_factory=dict)
     poor: str | None = None
     sooner: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     longer: Mapping[str, str] = field(default_factory=dict)
@@ -331,7 +331,7 @@ def _row(
     kind, change = metric_class(row["metric"], row["statistic"]), repeated.changes.get(row["policy"], "")
     errors = row_errors() if repeated.errors is None else repeated.errors
     model, validated = width_of(errors, change, kind, share) if kind else (None, 0)
-    validated = 0 if row["policy"] in repeated.unheld else validated
+    validated = 0 if repeated.unheld.get(row["policy"]) else validated
     out |= {"change_class": change, "metric_class": kind, "validated": validated, "kernel_share": share}
     predicted, identity, recorded = row["predicted"], row["identity"], row["recorded"]
     values, same = [v for _, v in found], [v for _, v in own]

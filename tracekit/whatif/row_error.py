@@ -25,12 +25,12 @@ __all__ = [
     "RowError",
     "change_class",
     "fit",
-    "held",
     "metric_class",
     "no_error",
     "row_errors",
     "sampling_scale",
     "to_toml",
+    "unheld",
     "width_of",
 ]
 
@@ -50,9 +50,10 @@ CHANGES = (
     "other kernel",
     "same scheduler",
 )
-#: The schedulers that the captures of the lab ran under, by name, with their forms (kernels 5.10, 6.1, 6.12,
-#: 6.18 and 7.3). Real-time classes are a part of each.
+#: What the captures of the lab were recorded under: schedulers by name, with their forms (kernels 5.10, 6.1,
+#: 6.12, 6.18 and 7.3) and their real-time classes, on so many CPUs. SCHED_DEADLINE is in none.
 HELD = {"cfs": {"form=6.1"}, "eevdf": {"version=6.12", "version=6.18", "version=7.3"}}
+HELD_CPUS = 4
 #: Fewest rows that an entry is fitted to. A 90 % quantile of fewer is their maximum
 #: (split-conformal: n >= 9), and 30 rows keep its standard error below 6 percentage points.
 MIN_ROWS = 30
@@ -110,10 +111,33 @@ def change_class(
     return "same scheduler" if one == two else "other kernel"
 
 
-def held(policy: str) -> bool:
-    """Whether real captures ran under a policy, in its stated form, see `HELD`."""
-    name, *forms = scheduler(policy)
-    return name in HELD and set(forms) <= HELD[name]
+def unheld(policies: Iterable[str], cpus: int, attributes: Iterable[str] = ()) -> list[str]:
+    """Name what no capture of the lab had, so that what a prediction misses there was never measured.
+
+    Parameters
+    ----------
+    policies
+        That of the recording, and the one that is predicted.
+    cpus
+        The most CPUs that one of them has.
+    attributes
+        Attributes of tasks that are changed.
+
+    Returns
+    -------
+    list of str
+        Schedulers without captures under their name and stated form, see `HELD`, more CPUs, and
+        SCHED_DEADLINE. Empty where there were captures of each.
+    """
+    found = []
+    for name, *forms in dict.fromkeys(map(scheduler, policies)):
+        if name not in HELD or not set(forms) <= HELD[name]:
+            found.append(":".join([name, *forms]))
+    if "deadline" in attributes:
+        found.append("SCHED_DEADLINE")
+    if cpus > HELD_CPUS:
+        found.append(f"more than {HELD_CPUS} CPUs")
+    return found
 
 
 @dataclass(frozen=True)
