@@ -173,3 +173,17 @@ def test_progress_is_said_in_plain_numbers() -> None:
 
     assert _described(Done.of([0.5, 0.0], 0, 800_000_000_000), 2) == "run 1 of 2, 400/1,600 s simulated, 200x"
     assert _described(Done.of([0.5], 0, 3_000_000_000), 0.1) == "1.5/3 s simulated"
+
+
+def test_a_run_has_the_tables_that_were_asked_for(part: tk.Trace) -> None:
+    prepared = tk.Programs(part).prepared("rr")
+    rows, whole = prepared.measure("group", tables=None)
+    again, some = prepared.measure("group", tables=["slices"])
+    assert whole is not None
+    assert some is not None
+    assert again == rows
+    assert some.slices.equals(whole.slices)
+    assert some.tasks.equals(whole.tasks)
+    assert (some.states.height, some.runqueue.height, some.end_ns) == (0, 0, whole.end_ns)
+    with pytest.raises(ValueError, match="no table is called `slice`"):
+        prepared.measure("group", tables=["slice"])

@@ -187,11 +187,16 @@ class Trace:
             return self.table(table)
         return to_frame(held.head(int(ts.search_sorted(end_ns, side="left"))))
 
-    @property
-    def recorded_events(self) -> _core.Table | pl.DataFrame:
-        """The events as they are at hand: for code that reads Arrow streams."""
-        held = self._tables.get("events")
-        return held if isinstance(held, _core.Table) else self.events
+    def at_hand(self, table: str) -> _core.Table | pl.DataFrame:
+        """A table as it is at hand: for code that reads Arrow streams.
+
+        Parameters
+        ----------
+        table
+            Its name.
+        """
+        held = self._tables.get(table)
+        return held if isinstance(held, _core.Table) else self.table(table)
 
     def _compute_program(self) -> pl.DataFrame:
         from tracekit.whatif.run import Programs

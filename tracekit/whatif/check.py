@@ -9,7 +9,7 @@ import polars as pl
 from tracekit.analysis.compare import IDENTITY
 from tracekit.errors import ReplayError
 from tracekit.whatif.calibration import judge
-from tracekit.whatif.fidelity import Fidelity, fidelity
+from tracekit.whatif.fidelity import NEEDS, Fidelity, fidelity
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS
 from tracekit.whatif.recorded import refuse_part
@@ -106,7 +106,7 @@ def as_captured(
     with Beside(jobs) as threads:
         plain, _ = run_all(
             programs,
-            {IDENTITY: Asked(policy, {"rt": rt}, len(perturbations))},
+            {IDENTITY: Asked(policy, {"rt": rt}, len(perturbations), NEEDS)},
             perturbations,
             "all",
             span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),

@@ -19,7 +19,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.basis import unmeasured_cpus
 from tracekit.whatif.calibration import keeps_phase
 from tracekit.whatif.comparison import Comparison, keep_fidelity, metrics_of, sampling_of
-from tracekit.whatif.fidelity import Fidelity, fidelity
+from tracekit.whatif.fidelity import NEEDS, Fidelity, fidelity
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
@@ -184,7 +184,7 @@ def compare(
         if not shared:
             # It is of what was recorded, so that every comparison of the trace shares it.
             own = {"overheads": overheads, "switch_costs": False}
-            asked = {IDENTITY: Asked(identity, own, judged(runs, programs)), **asked}
+            asked = {IDENTITY: Asked(identity, own, judged(runs, programs), NEEDS), **asked}
         try:
             plain, repeated = run_all(
                 programs,

@@ -98,7 +98,7 @@ def _read(trace: Trace, loop: str, hz: int | None, endless: Sequence[str]) -> tu
     system = trace.metadata.get("os")
     contexts = recognise(trace)
     reading = _core.Reading(
-        contexts.apply(trace.events) if contexts.timers.height else trace.recorded_events,
+        contexts.apply(trace.events) if contexts.timers.height else trace.at_hand("events"),
         loop,
         hz,
         exact_timers=system != "linux",

@@ -65,6 +65,8 @@ class Asked:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Repetitions, from the first, that `after` is called with; the others have statistics alone.
     tables: int = 1
+    #: Tables that `after` needs of those behind the plain replay, by name; None for all.
+    needs: Sequence[str] | None = None
 
 
 def judged(runs: int, programs: Programs) -> int:
@@ -170,12 +172,12 @@ def run_all(
         label, perturbation = work[number]
         report = meter.of_run(number)
         nth = number % len(perturbations)
-        # Of those that nobody looks at the statistics are enough.
-        tables = nth < asked[label].tables
+        # The plain replay is what the caller gets. Of those that nobody looks at the statistics are enough.
+        needs = None if nth == 0 else asked[label].needs if nth < asked[label].tables else ()
         try:
             with beside.places.one():
                 kept, run = prepared[label].measure(
-                    by, tables=tables, perturbation=perturbation, progress=report
+                    by, tables=needs, perturbation=perturbation, progress=report
                 )
         except ReplayError as error:
             meter.ended(number)

@@ -260,7 +260,9 @@ def _judged(
         members = [([tid], [("group", name)]) for tid, name in shared.items()]
         found = []
         for one in moved:
-            metadata, tables, _ = core.run(policy, stated=members, jitter_ns=one.jitter_ns, seed=one.seed)
+            metadata, tables, _ = core.run(
+                policy, stated=members, jitter_ns=one.jitter_ns, seed=one.seed, tables=["slices"]
+            )
             found.append(_misplaced(recorded, _got(Trace(tables, metadata, part.name), part, units, windows)))
         return found
 
