@@ -13,9 +13,10 @@ from tracekit.whatif.fidelity import NEEDS, Fidelity, fidelity
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS
 from tracekit.whatif.recorded import refuse_part
-from tracekit.whatif.repeat import Asked, Beside, judged, run_all
+from tracekit.whatif.repeat import Asked, judged, run_all
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
 from tracekit.whatif.source import AnyTrace, as_trace
+from tracekit.whatif.threads import Beside
 
 __all__ = ["as_captured", "calibrate"]
 
