@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import tracekit as tk
-from tracekit.whatif.repeat import Asked, Beside, Done, run_all
+from tracekit.whatif.repeat import Asked, Done, run_all
+from tracekit.whatif.threads import Beside
 
 ROOT = Path(__file__).parent.parent
 
@@ -173,3 +174,65 @@ def test_progress_is_said_in_plain_numbers() -> None:
 
     assert _described(Done.of([0.5, 0.0], 0, 800_000_000_000), 2) == "run 1 of 2, 400/1,600 s simulated, 200x"
     assert _described(Done.of([0.5], 0, 3_000_000_000), 0.1) == "1.5/3 s simulated"
+
+
+def test_what_is_begun_gives_its_result_or_its_error() -> None:
+    def fail() -> None:
+        raise RuntimeError("there")
+
+    for jobs in (1, 2):
+        who: list[str] = []
+        with Beside(jobs) as beside:
+            result = beside.begin(lambda who=who: who.append(threading.current_thread().name) or 7)
+            assert result() == result() == 7
+        assert who == ["MainThread" if jobs == 1 else "waited for_0"]
+    with Beside(2) as beside:
+        begun = beside.begin(fail)
+        with pytest.raises(RuntimeError, match="there"):
+            begun()
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_each_item_is_done_once_by_no_more_threads_than_asked_for(jobs: int) -> None:
+    most, now, lock = 0, 0, threading.Lock()
+
+    def work(item: int) -> int:
+        nonlocal most, now
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.02 * (5 - item % 5))  # later items end first
+        with lock:
+            now -= 1
+        return item * item
+
+    with Beside(jobs) as beside:
+        assert beside.each(work, range(10)) == [item * item for item in range(10)]
+    assert most == jobs
+
+
+def test_what_several_threads_ask_a_trace_for_is_computed_once(part: tk.Trace) -> None:
+    fresh = part.with_metadata(part.metadata)
+    made: list[int] = []
+
+    def make() -> int:
+        time.sleep(0.1)
+        made.append(1)
+        return len(made)
+
+    with Beside(4) as beside:
+        assert beside.each(lambda _: fresh.once("it", make), range(4)) == [1] * 4
+
+
+def test_a_run_has_the_tables_that_were_asked_for(part: tk.Trace) -> None:
+    prepared = tk.Programs(part).prepared("rr")
+    rows, whole = prepared.measure("group", tables=None)
+    again, some = prepared.measure("group", tables=["slices"])
+    assert whole is not None
+    assert some is not None
+    assert again == rows
+    assert some.slices.equals(whole.slices)
+    assert some.tasks.equals(whole.tasks)
+    assert (some.states.height, some.runqueue.height, some.end_ns) == (0, 0, whole.end_ns)
+    with pytest.raises(ValueError, match="no table is called `slice`"):
+        prepared.measure("group", tables=["slice"])

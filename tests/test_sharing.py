@@ -11,6 +11,7 @@ import tracekit as tk
 from tracekit.whatif.basis import unknown_machine, unrecorded
 from tracekit.whatif.learn import Inference, lines
 from tracekit.whatif.sharing import learned
+from tracekit.whatif.threads import Beside
 
 #: Three sessions on two CPUs: each gets a third of the machine, however many jobs it has.
 WORKLOAD = """\
@@ -75,6 +76,9 @@ def test_sessions_are_found_by_what_their_jobs_got(tmp_path: Path) -> None:
     found = learned(trace)
     assert found is not None
     assert found.within < 0.1 < found.without
+    for jobs in (1, 3):
+        with Beside(jobs) as threads:
+            assert learned(trace.with_metadata(trace.metadata), threads) == found
 
 
 #: Two sessions, each with a CPU of its own: each CPU is shared fairly by those that are on it.

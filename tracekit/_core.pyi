@@ -18,11 +18,11 @@ __all__ = [
     "Reader",
     "Reading",
     "Records",
+    "Side",
     "StandardError",
     "Survey",
     "Table",
     "__version__",
-    "agreement",
     "blake3",
     "block_length",
     "calls",
@@ -38,6 +38,7 @@ __all__ = [
     "interval",
     "kaplan_meier",
     "kernel_scheduler",
+    "ks_distance",
     "metadata_keys",
     "metrics",
     "parse_policy",
@@ -174,6 +175,43 @@ class ArrowStream(Protocol):
 def chi_square_tail(df: float, x: float) -> float: ...
 
 @final
+class Side:
+    def __new__(
+        cls,
+        slices: ArrowStream,
+        runqueue: ArrowStream,
+        edge_ns: int | None = None,
+        end_ns: int | None = None,
+    ) -> Side: ...
+    @property
+    def slices(self) -> int: ...
+    @property
+    def queue_rows(self) -> int: ...
+    @property
+    def left(self) -> tuple[int, int, int]: ...
+    @property
+    def ran_ns(self) -> int: ...
+    @property
+    def delays(self) -> int: ...
+    @property
+    def lengths(self) -> int: ...
+    def delay(self, rank: int) -> int | None: ...
+    def length(self, rank: int) -> int | None: ...
+    @property
+    def queue(self) -> list[tuple[int, int]]: ...
+    def apart(
+        self, other: Side, start: int, stop: int, resolution: float
+    ) -> tuple[
+        float,
+        float | None,
+        float | None,
+        float | None,
+        tuple[int, int, tuple[int, int], int],
+        tuple[int, int],
+        tuple[tuple[int, int], tuple[int, int]] | None,
+    ]: ...
+
+@final
 class StandardError:
     @property
     def value(self) -> float | None: ...
@@ -203,9 +241,7 @@ def interval(
     censored: _Flags | None = None,
     tasks: _Ints | None = None,
 ) -> _FoundRow: ...
-def agreement(
-    one: Sequence[NDArray[np.int64]], other: Sequence[NDArray[np.int64]], start: int, stop: int
-) -> tuple[int, int, tuple[int, int], int]: ...
+def ks_distance(a: NDArray[np.float64], b: NDArray[np.float64], resolution: float) -> float | None: ...
 def partition(
     bursts: Sequence[_Ints],
     units: int,
@@ -441,7 +477,7 @@ class Programs:
         jitter_ns: int = 0,
         seed: int = 0,
         progress: Callable[[float], object] | None = None,
-        tables: bool = True,
+        tables: Sequence[str] | None = None,
         by: str | None = None,
     ) -> tuple[dict[str, str], dict[str, Table], list[_MetricRow]]: ...
 

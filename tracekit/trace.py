@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -35,6 +36,9 @@ else:
 __all__ = ["Trace"]
 
 T = TypeVar("T")
+
+#: Seconds between two looks at whether to stop waiting.
+LOOK_S = 0.2
 
 
 class Trace:
@@ -76,6 +80,7 @@ class Trace:
         self._metadata = dict(metadata or {})
         self._name = name
         self._known: dict[object, Any] = {}
+        self._making: dict[object, threading.RLock] = {}
 
     def once(self, key: object, make: Callable[[], T]) -> T:
         """What `make` gives, computed when it is first asked for and kept as long as the trace.
@@ -85,10 +90,18 @@ class Trace:
         key
             What it is: equal keys, equal results.
         make
-            Computes it.
+            Computes it. Of several threads one does; the others wait for it.
         """
         if key not in self._known:
-            self._known[key] = make()
+            making = self._making.setdefault(key, threading.RLock())
+            # A wait with an end: Ctrl-C ends it (`tracekit.whatif.threads.wait_for_first`).
+            while not making.acquire(timeout=LOOK_S):
+                pass
+            try:
+                if key not in self._known:
+                    self._known[key] = make()
+            finally:
+                making.release()
         found: T = self._known[key]
         return found
 
@@ -187,11 +200,16 @@ class Trace:
             return self.table(table)
         return to_frame(held.head(int(ts.search_sorted(end_ns, side="left"))))
 
-    @property
-    def recorded_events(self) -> _core.Table | pl.DataFrame:
-        """The events as they are at hand: for code that reads Arrow streams."""
-        held = self._tables.get("events")
-        return held if isinstance(held, _core.Table) else self.events
+    def at_hand(self, table: str) -> _core.Table | pl.DataFrame:
+        """A table as it is at hand: for code that reads Arrow streams.
+
+        Parameters
+        ----------
+        table
+            Its name.
+        """
+        held = self._tables.get(table)
+        return held if isinstance(held, _core.Table) else self.table(table)
 
     def _compute_program(self) -> pl.DataFrame:
         from tracekit.whatif.run import Programs
@@ -505,7 +523,12 @@ class Trace:
 
     def __getstate__(self) -> dict[str, object]:
         """For pickle, and so for multiprocessing and dask: tables of the core go as DataFrames."""
-        return {**self.__dict__, "_tables": {name: self.table(name) for name in self._tables}, "_known": {}}
+        return {
+            **self.__dict__,
+            "_tables": {name: self.table(name) for name in self._tables},
+            "_known": {},
+            "_making": {},
+        }
 
     def _facts(self) -> list[str]:
         meta = self._metadata

@@ -6,7 +6,7 @@
 //! for each group and each session that had to be begun (the changes of group along the tree: Fitch,
 //! Systematic Zoology 20, 1971, for any number of children Hartigan, Biometrics 29, 1973).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::sharing::{Scratch, Shares};
 
@@ -32,7 +32,8 @@ pub struct Node {
 /// [`Shares::work`] counts; what was found so far is returned then.
 pub fn partition(shares: &Shares, tree: &[Node], most: usize) -> Vec<Option<usize>> {
     let units = tree.iter().filter_map(|node| node.unit).max().map_or(0, |unit| unit + 1);
-    let mut search = Search { shares, tree, units, scratch: Scratch::default(), left: most / shares.work().max(1) };
+    let left = most / shares.work().max(1);
+    let mut search = Search { shares, tree, units, scratch: Scratch::default(), left, known: HashMap::new() };
     let mut starts = vec![(0..units).collect(), vec![0; units]];
     starts.extend(branches(tree, units));
     starts.dedup();
@@ -50,6 +51,9 @@ struct Search<'a> {
     units: usize,
     scratch: Scratch,
     left: usize,
+    /// Scores by the groups of the units. The search comes to most partitions several times, from other
+    /// starts: each counts as work, so that the bound does not depend on what is kept here.
+    known: HashMap<Vec<usize>, f64>,
 }
 
 impl Search<'_> {
@@ -125,11 +129,17 @@ impl Search<'_> {
             return f64::INFINITY;
         }
         self.left -= 1;
-        let groups = &numbered(groups.to_vec());
+        let groups = numbered(groups.to_vec());
+        if let Some(score) = self.known.get(&groups) {
+            return *score;
+        }
         let mut of: Vec<Option<usize>> = groups.iter().copied().map(Some).collect();
         of.resize(self.shares.units(), None);
         let count = groups.iter().max().map_or(0, |g| g + 1);
-        self.shares.misplaced(&of, &mut self.scratch) + COST * (count + changes(self.tree, groups)) as f64
+        let cost = COST * (count + changes(self.tree, &groups)) as f64;
+        let score = self.shares.misplaced(&of, &mut self.scratch) + cost;
+        self.known.insert(groups, score);
+        score
     }
 }
 

@@ -88,7 +88,7 @@ def test_of_a_run_without_its_tables(trace: tk.Trace, policy: str) -> None:
     programs = tk.Programs(trace.filter(start="1s", end="1.5s"))
     prepared = programs.prepared(policy)
     alone, nothing = prepared.measure("group")
-    whole, run = prepared.measure("group", tables=True)
+    whole, run = prepared.measure("group", tables=None)
     assert nothing is None
     assert run is not None
     assert alone == whole

@@ -455,21 +455,8 @@ def ks_distance(
     if not (resolution >= 0 and math.isfinite(resolution)):
         raise ValueError(f"resolution = {resolution!r}: expected a difference of at least 0")
     given = (s.drop_nulls() if isinstance(s, pl.Series) and s.null_count() else s for s in (a, b))
-    x, y = (np.asarray(s, dtype=np.float64) for s in given)
-    if not len(x) or not len(y):
-        return None
-    x, y = np.sort(x), np.sort(y)
-    # One-sided: how far one curve, moved to the right by the resolution, still lies above the other.
-    return max(0.0, _above(x + resolution, y), _above(y + resolution, x))
-
-
-def _above(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """How far the distribution function of `x` rises above that of `y`, both sorted.
-
-    It can only reach its most where it rises: at the values of `x`.
-    """
-    own, other = (np.searchsorted(z, x, side="right") / len(z) for z in (x, y))
-    return float((own - other).max())
+    x, y = (np.ascontiguousarray(s, dtype=np.float64) for s in given)
+    return _core.ks_distance(x, y, resolution)
 
 
 def ks_by(

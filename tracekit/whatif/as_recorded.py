@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tracekit.trace import Trace
+    from tracekit.whatif.threads import Beside
 
 __all__ = ["Held", "as_recorded"]
 
@@ -44,6 +45,7 @@ def as_recorded(
     *,
     same_cpus: bool = True,
     shared: Mapping[int, str] | None = None,
+    threads: Beside | None = None,
 ) -> Held:
     """Say what held for the tasks of a recording.
 
@@ -57,6 +59,8 @@ def as_recorded(
         The replay has the recorded CPUs; with others nothing is said of affinities.
     shared
         Threads and their groups, to be taken instead of those of the machine, or that the trace shows.
+    threads
+        As in `tracekit.whatif.sharing.learned`.
 
     Returns
     -------
@@ -64,5 +68,5 @@ def as_recorded(
         What the machine states, what the trace shows of reservations, and the groups of both.
     """
     stated = [*classes(trace), *reservations(trace), *(affinities(trace) if same_cpus else ())]
-    members, groups = known_groups(trace, shared) if models_groups(policy) else ([], [])
+    members, groups = known_groups(trace, shared, threads) if models_groups(policy) else ([], [])
     return Held(real_time_asked(trace.machine, None), [*stated, *members], groups)

@@ -9,13 +9,14 @@ import polars as pl
 from tracekit.analysis.compare import IDENTITY
 from tracekit.errors import ReplayError
 from tracekit.whatif.calibration import judge
-from tracekit.whatif.fidelity import Fidelity, fidelity
+from tracekit.whatif.fidelity import NEEDS, Fidelity, fidelity
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS
 from tracekit.whatif.recorded import refuse_part
-from tracekit.whatif.repeat import Asked, Beside, judged, run_all
+from tracekit.whatif.repeat import Asked, judged, run_all
 from tracekit.whatif.run import AnyPolicy, Programs, Replay
 from tracekit.whatif.source import AnyTrace, as_trace
+from tracekit.whatif.threads import Beside
 
 __all__ = ["as_captured", "calibrate"]
 
@@ -106,7 +107,7 @@ def as_captured(
     with Beside(jobs) as threads:
         plain, _ = run_all(
             programs,
-            {IDENTITY: Asked(policy, {"rt": rt}, len(perturbations))},
+            {IDENTITY: Asked(policy, {"rt": rt}, len(perturbations), NEEDS)},
             perturbations,
             "all",
             span_ns=(trace.end_ns or 0) - (trace.start_ns or 0),

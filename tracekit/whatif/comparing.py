@@ -19,7 +19,7 @@ from tracekit.trace import Trace
 from tracekit.whatif.basis import unmeasured_cpus
 from tracekit.whatif.calibration import keeps_phase
 from tracekit.whatif.comparison import Comparison, keep_fidelity, metrics_of, sampling_of
-from tracekit.whatif.fidelity import Fidelity, fidelity
+from tracekit.whatif.fidelity import NEEDS, Fidelity, fidelity
 from tracekit.whatif.identity import stated
 from tracekit.whatif.intervals import RUNS, Perturbation
 from tracekit.whatif.known import known_of
@@ -27,11 +27,12 @@ from tracekit.whatif.left_out import callers
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
 from tracekit.whatif.reconstructed import stated_hz
 from tracekit.whatif.recorded import unreplayed
-from tracekit.whatif.repeat import Asked, Beside, judged, run_all
+from tracekit.whatif.repeat import Asked, judged, run_all
 from tracekit.whatif.row_error import change_class, unheld
 from tracekit.whatif.run import Programs, Replay, Scenario
 from tracekit.whatif.scenario import overrides_of
 from tracekit.whatif.source import AnyTrace, as_trace
+from tracekit.whatif.threads import Beside
 
 __all__ = ["compare"]
 
@@ -175,7 +176,9 @@ def compare(
     with Beside(jobs) as threads:
         if intervals:
             threads.later(recorded)
-        programs = trace.once(read, lambda: Programs(trace, loop, hz, endless, placement, identity))
+        programs = trace.once(
+            read, lambda: Programs(trace, loop, hz, endless, placement, identity, beside=threads)
+        )
         perturbations = programs.perturbations(runs)
         key = ("identity", *read, overheads, len(perturbations), by)
         known: dict[str, Any] = trace.once(key, dict)
@@ -184,7 +187,7 @@ def compare(
         if not shared:
             # It is of what was recorded, so that every comparison of the trace shares it.
             own = {"overheads": overheads, "switch_costs": False}
-            asked = {IDENTITY: Asked(identity, own, judged(runs, programs)), **asked}
+            asked = {IDENTITY: Asked(identity, own, judged(runs, programs), NEEDS), **asked}
         try:
             plain, repeated = run_all(
                 programs,

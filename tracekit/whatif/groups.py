@@ -26,6 +26,7 @@ from tracekit.whatif.sharing import learned
 
 if TYPE_CHECKING:
     from tracekit.trace import Trace
+    from tracekit.whatif.threads import Beside
 
 __all__ = [
     "Group",
@@ -108,7 +109,7 @@ def _quota(quota_us: int | None, period_us: int | None) -> str:
 
 
 def known_groups(
-    trace: Trace, shared: Mapping[int, str] | None = None
+    trace: Trace, shared: Mapping[int, str] | None = None, threads: Beside | None = None
 ) -> tuple[list[tuple[list[int], list[tuple[str, str]]]], list[Group]]:
     """Groups that the machine beside a trace states; without one, those that the trace shows.
 
@@ -118,13 +119,15 @@ def known_groups(
         The trace.
     shared
         Threads and their groups, to be taken instead.
+    threads
+        As in `tracekit.whatif.sharing.learned`.
 
     Returns
     -------
     tuple
         As `from_machine`.
     """
-    if shared is None and trace.machine is None and (found := learned(trace)) is not None:
+    if shared is None and trace.machine is None and (found := learned(trace, threads)) is not None:
         shared = found.group
     if shared is None:
         return from_machine(trace)

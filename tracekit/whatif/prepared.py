@@ -54,7 +54,7 @@ class Prepared:
         self,
         by: str,
         *,
-        tables: bool = False,
+        tables: Sequence[str] | None = (),
         perturbation: Perturbation | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> tuple[Sequence[tuple[object, ...]], Replay | None]:
@@ -67,18 +67,18 @@ class Prepared:
         by
             Grouping of tasks, see `tracekit.analysis.GROUPINGS`.
         tables
-            Make the tables of the run as well, which takes several times as long as its statistics.
+            Tables of the run that are made as well, by name; None for all. They take longer than its statistics.
 
         Returns
         -------
         tuple
-            What `tracekit.analysis.compare.as_metrics` takes, and the run; None without `tables`.
+            What `tracekit.analysis.compare.as_metrics` takes, and the run with these tables; None without.
             No library is called behind the run: while another thread computes, each call would
             wait for it.
         """
         core, options = self.programs.core_of(perturbation), self._perturbed(perturbation)
         metadata, made, rows = core.run(self.policy, progress=progress, tables=tables, by=by, **options)
-        return rows, self.programs.replay_of(metadata, made) if tables else None
+        return rows, self.programs.replay_of(metadata, made) if made else None
 
 
 def _check_cpus(cpus: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -44,7 +44,7 @@ def reconstructed(
     endless: Sequence[str] = (),
     placement: str = "auto",
     identity: str | None = None,
-    held: Held | None = None,
+    held: Callable[[], Held] | None = None,
 ) -> tuple[Contexts, _core.Programs]:
     """Take the programs from the records of a trace.
 
@@ -59,7 +59,7 @@ def reconstructed(
         the model's placement, repeat the recording. Without it the messages are kept, and
         `placement` cannot be ``auto``.
     held
-        What held for the tasks then, for the same replays.
+        Gives what held for the tasks then, for the same replays. Called when the records are read.
 
     Returns
     -------
@@ -79,18 +79,19 @@ def reconstructed(
     def read() -> tuple[Contexts, _core.Reading]:
         return _read(trace, loop, hz, endless)
 
-    def made() -> tuple[Contexts, _core.Programs]:
-        # Looking for messages takes seconds, and holds for each placement and whatever groups there are.
-        contexts, reading = trace.once(("reading", *asked), read) if records <= KEPT_READINGS else read()
-        rt, stated, groups = (held.rt, held.stated, held.groups) if held else (None, None, None)
-        core = _core.Programs(reading, identity, rt=rt, stated=stated, groups=groups, placement=placement)
-        return contexts, core
+    # Looking for messages takes seconds, and holds for each placement and whatever groups there are.
+    contexts, reading = trace.once(("reading", *asked), read) if records <= KEPT_READINGS else read()
+    was = None if held is None else held()
+    rt, stated, groups = (was.rt, was.stated, was.groups) if was else (None, None, None)
+
+    def made() -> _core.Programs:
+        return _core.Programs(reading, identity, rt=rt, stated=stated, groups=groups, placement=placement)
 
     # Whether groups are to be learned is judged by the same programs.
-    alone = held is None or not (held.rt or held.stated or held.groups)
+    alone = not (rt or stated or groups)
     if alone and records <= KEPT_RECORDS:
-        return trace.once(("reconstructed", *asked, placement, identity), made)
-    return made()
+        return contexts, trace.once(("reconstructed", *asked, placement, identity), made)
+    return contexts, made()
 
 
 def _read(trace: Trace, loop: str, hz: int | None, endless: Sequence[str]) -> tuple[Contexts, _core.Reading]:
@@ -98,7 +99,7 @@ def _read(trace: Trace, loop: str, hz: int | None, endless: Sequence[str]) -> tu
     system = trace.metadata.get("os")
     contexts = recognise(trace)
     reading = _core.Reading(
-        contexts.apply(trace.events) if contexts.timers.height else trace.recorded_events,
+        contexts.apply(trace.events) if contexts.timers.height else trace.at_hand("events"),
         loop,
         hz,
         exact_timers=system != "linux",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import polars as pl
@@ -30,6 +31,7 @@ from tracekit.whatif.scenario import Override
 from tracekit.whatif.scenario import Scenario as ScenarioFile
 from tracekit.whatif.sharing import learned
 from tracekit.whatif.source import AnyTrace, as_trace, stated_text
+from tracekit.whatif.threads import Beside
 
 __all__ = ["Programs", "Replay", "replay", "simulate"]
 
@@ -164,6 +166,8 @@ class Programs:
     identity
         The policy that was recorded, under which `auto` and inferred messages are tried; by default as
         `tracekit.whatif.identity.stated` says.
+    beside
+        Threads that take part in it, see `tracekit.whatif.threads`; by default as many as there are CPUs.
 
     Raises
     ------
@@ -188,6 +192,8 @@ class Programs:
         endless: Sequence[str] = (),
         placement: str = "auto",
         identity: str | None = None,
+        *,
+        beside: Beside | None = None,
     ) -> None:
         if placement not in PLACEMENTS:
             raise ReplayError(f"placement {placement!r}: expected {', '.join(PLACEMENTS)}")
@@ -200,10 +206,13 @@ class Programs:
         if self._text is not None:
             self._state(*self._text)
         else:
-            held = as_recorded(trace, self.identity)
-            self.contexts, self._core = reconstructed(
-                trace, loop, hz, endless, placement, self.identity, held
-            )
+            with contextlib.ExitStack() as own:
+                threads = beside or own.enter_context(Beside())
+                # Groups are learned while the records are read: neither needs the other.
+                held = threads.begin(partial(as_recorded, trace, self.identity, threads=threads))
+                self.contexts, self._core = reconstructed(
+                    trace, loop, hz, endless, placement, self.identity, held
+                )
         total = sum(n for _, n in self._core.wakeups)
         self.wakeups = [
             {"class": c, "n": n, "share": n / total if total else None} for c, n in self._core.wakeups if n

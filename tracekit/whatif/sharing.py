@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tracekit.whatif.intervals import Perturbation
+    from tracekit.whatif.threads import Beside
+
 __all__ = ["Sharing", "learned"]
 
 #: Records that are looked at: a few seconds of a busy machine of some CPUs.
@@ -104,7 +107,7 @@ class _Units:
     count: int
 
 
-def learned(trace: Trace) -> Sharing | None:
+def learned(trace: Trace, threads: Beside | None = None) -> Sharing | None:
     """Find who shares CPU time with whom.
 
     Parameters
@@ -112,6 +115,8 @@ def learned(trace: Trace) -> Sharing | None:
     trace
         A recording of Linux. Its first `RECORDS` records are looked at; threads that come later are in
         the group of whoever forked them.
+    threads
+        Threads that replay side by side; without them one replay follows the other. The result is the same.
 
     Returns
     -------
@@ -122,7 +127,7 @@ def learned(trace: Trace) -> Sharing | None:
 
     def look() -> Sharing | None:
         try:
-            return _learned(trace)
+            return _learned(trace, threads)
         except (ReplayError, ValueError):
             # What cannot be replayed, or is no table of events, is said where a replay was asked for.
             return None
@@ -130,7 +135,7 @@ def learned(trace: Trace) -> Sharing | None:
     return trace.once("sharing", look)
 
 
-def _learned(trace: Trace) -> Sharing | None:
+def _learned(trace: Trace, threads: Beside | None) -> Sharing | None:
     meta = trace.metadata
     recorded = "workload" not in meta and "replay.policy" not in meta and meta.get("os", "linux") == "linux"
     if trace.machine is not None or not recorded or not models_groups(stated(trace)[0]):
@@ -164,7 +169,7 @@ def _learned(trace: Trace) -> Sharing | None:
         found, without, within = _core.partition(shared, units.count, windows, units.tree, MOST)
         if len(set(found) - {None}) < 2 or without < least or within > WORTH_A_REPLAY * without:
             continue
-        if found not in tried and (judged := _judged(trace, part, slices, units, found, windows)):
+        if found not in tried and (judged := _judged(trace, part, slices, units, found, windows, threads)):
             return judged
         tried.append(found)
     return None
@@ -232,7 +237,13 @@ def _line(process: int, up: Mapping[int, int | None]) -> list[int]:
 
 
 def _judged(
-    trace: Trace, part: Trace, slices: pl.DataFrame, units: _Units, found: list[int | None], windows: int
+    trace: Trace,
+    part: Trace,
+    slices: pl.DataFrame,
+    units: _Units,
+    found: list[int | None],
+    windows: int,
+    threads: Beside | None,
 ) -> Sharing | None:
     """Groups that a replay is nearer to the recording with."""
     time = slices.group_by("tid").agg(pl.col("dur_ns").sum(), pl.col("comm").last())
@@ -258,11 +269,14 @@ def _judged(
     def misplaced(shared: Mapping[int, str]) -> list[float]:
         """By replays whose tasks come to stand on the CPUs otherwise by chance."""
         members = [([tid], [("group", name)]) for tid, name in shared.items()]
-        found = []
-        for one in moved:
-            metadata, tables, _ = core.run(policy, stated=members, jitter_ns=one.jitter_ns, seed=one.seed)
-            found.append(_misplaced(recorded, _got(Trace(tables, metadata, part.name), part, units, windows)))
-        return found
+
+        def off(one: Perturbation) -> float:
+            metadata, tables, _ = core.run(
+                policy, stated=members, jitter_ns=one.jitter_ns, seed=one.seed, tables=["slices"]
+            )
+            return _misplaced(recorded, _got(Trace(tables, metadata, part.name), part, units, windows))
+
+        return list(map(off, moved)) if threads is None else threads.each(off, moved)
 
     # By chance one without groups may come near, and one with wrong ones.
     without = min(misplaced({}))

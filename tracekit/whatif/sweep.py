@@ -39,9 +39,9 @@ from tracekit.whatif.goals import Statistic, parse_statistic
 from tracekit.whatif.grid import Cell, Options, cells, number, sample
 from tracekit.whatif.identity import stated
 from tracekit.whatif.left_out import warn
-from tracekit.whatif.repeat import wait_for_first
 from tracekit.whatif.scenario import parse_set
 from tracekit.whatif.settings import left_to_default
+from tracekit.whatif.threads import wait_for_first
 from tracekit.whatif.workers import Workers, given_or_own, usable_cpus
 
 __all__ = ["Options", "Runner", "Sweep", "sweep"]

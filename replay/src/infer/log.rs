@@ -30,9 +30,14 @@ pub(super) enum Said {
     Learnt(Past, usize),
 }
 
+/// Findings at most that stand together: a list of one each is allocated and freed one by one.
+const TOGETHER: usize = 256;
+
+/// A finding, and those behind it until somebody took a copy.
 #[derive(Debug)]
 struct Node {
     said: Said,
+    more: Vec<Said>,
     before: Log,
 }
 
@@ -42,8 +47,14 @@ pub(super) struct Log(Option<Rc<Node>>);
 
 impl Log {
     pub fn push(&mut self, said: Said) {
-        let before = std::mem::take(self);
-        self.0 = Some(Rc::new(Node { said, before }));
+        match self.0.as_mut().and_then(Rc::get_mut) {
+            // Nobody else has these.
+            Some(node) if node.more.len() < TOGETHER => node.more.push(said),
+            _ => {
+                let before = std::mem::take(self);
+                self.0 = Some(Rc::new(Node { said, more: Vec::new(), before }));
+            }
+        }
     }
 
     /// All of them, earliest first.
@@ -51,6 +62,7 @@ impl Log {
         let mut found = Vec::new();
         let mut at = &self.0;
         while let Some(node) = at {
+            found.extend(node.more.iter().rev());
             found.push(&node.said);
             at = &node.before.0;
         }
@@ -157,6 +169,29 @@ mod tests {
             _ => u32::MAX,
         };
         assert_eq!((last(&a), last(&b), a.all().len()), (1, 2, 200_001));
+    }
+
+    #[test]
+    fn all_are_in_the_order_in_which_they_were_found() {
+        // With copies between them, some of which go on and some of which are gone again.
+        let (mut log, mut kept) = (Log::default(), Vec::new());
+        for i in 0..3_000 {
+            log.push(Said::Taken(i));
+            if i % 700 == 1 {
+                let mut copy = log.clone();
+                copy.push(Said::Taken(u32::MAX));
+                kept.extend((i % 1400 == 1).then_some(copy));
+            }
+        }
+        let numbers = |log: &Log| -> Vec<u32> {
+            let number = |said: &&Said| if let Said::Taken(i) = said { Some(*i) } else { None };
+            log.all().iter().filter_map(number).collect()
+        };
+        assert!(numbers(&log).into_iter().eq(0..3_000));
+        for (copy, behind) in kept.iter().zip([1, 1401, 2801]) {
+            assert!(numbers(copy).into_iter().eq((0..=behind).chain([u32::MAX])));
+        }
+        assert_eq!(kept.len(), 3);
     }
 
     #[test]

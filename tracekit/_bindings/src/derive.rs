@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 
 use tracekit_replay::emit::Records;
 use tracekit_schema::arrow::{batch, schema, Names};
-use tracekit_schema::derive::sink::Sink;
+use tracekit_schema::derive::sink::{CpuRow, QueueRow, Sink, SliceRow, StateRow, TaskRow};
 use tracekit_schema::derive::{tasks_of, DeriveOptions, Derived, Deriver, Tables};
 use tracekit_schema::diag::Diagnostics;
 use tracekit_schema::metrics::{Grouping, Survey};
@@ -171,11 +171,11 @@ pub fn tables_of<'py>(py: Python<'py>, mut derivation: Derivation, out: &mut Out
 }
 
 /// The tables for Python.
-fn exported(derived: Derived, out: &Out) -> [Table; 6] {
+fn exported(derived: Derived, out: &Out) -> Vec<Table> {
     // One after the other goes: it is not there twice.
     let Derived { slices, states, runqueue, .. } = derived;
     let (slices, states, runqueue) = (given(slices, out), given(states, out), given(runqueue, out));
-    [
+    vec![
         slices,
         states,
         runqueue,
@@ -190,10 +190,57 @@ const STRETCH: usize = 1 << 16;
 
 /// What a caller wants of a run.
 pub struct Asked {
-    /// The tables.
-    pub tables: bool,
+    /// The tables; of those that grow with the run only these are there.
+    pub tables: Wanted,
     /// The statistics that comparisons hold side by side, by this grouping.
     pub metrics: Option<Grouping>,
+}
+
+/// Who listens to a run: what makes its tables, and what gathers its statistics.
+struct Listener {
+    tables: Tables,
+    wanted: Wanted,
+    survey: Option<Survey>,
+}
+
+impl Sink for Listener {
+    #[inline]
+    fn slice(&mut self, row: &SliceRow) {
+        if self.wanted.slices {
+            self.tables.slice(row);
+        }
+        if let Some(survey) = &mut self.survey {
+            survey.slice(row);
+        }
+    }
+
+    #[inline]
+    fn state(&mut self, row: &StateRow) {
+        if self.wanted.states {
+            self.tables.state(row);
+        }
+        if let Some(survey) = &mut self.survey {
+            survey.state(row);
+        }
+    }
+
+    #[inline]
+    fn runqueue(&mut self, row: &QueueRow) {
+        if self.wanted.runqueue {
+            self.tables.runqueue(row);
+        }
+        if let Some(survey) = &mut self.survey {
+            survey.runqueue(row);
+        }
+    }
+
+    fn task(&mut self, row: &TaskRow) {
+        self.tables.task(row);
+    }
+
+    fn cpu(&mut self, row: &CpuRow) {
+        self.tables.cpu(row);
+    }
 }
 
 /// The tables of a run besides its events, how many events it has, and its statistics: what was
@@ -203,43 +250,34 @@ pub fn of_run(
     records: &Records,
     asked: &Asked,
     go_on: &mut dyn FnMut() -> bool,
-) -> (Option<[Table; 6]>, usize, Vec<MetricRow>) {
-    let mut survey = Survey::new(Some(records.span().1)).holding(usize::MAX);
-    let (derived, events) = if asked.tables {
-        let (tables, events) = listened(out, records, Tables::default(), go_on);
-        (Some(tables.rows), events)
-    } else {
-        let events;
-        (survey, events) = listened(out, records, survey, go_on);
-        (None, events)
+) -> (Option<Vec<Table>>, usize, Vec<MetricRow>) {
+    let wanted = asked.tables;
+    let survey = asked.metrics.map(|_| Survey::new(Some(records.span().1)).holding(usize::MAX));
+    let options = DeriveOptions {
+        states: wanted.states || survey.is_some(),
+        runqueue: wanted.runqueue || survey.is_some(),
+        ..DeriveOptions::for_trace(&out.meta)
     };
-    let metrics = asked.metrics.map(|by| {
-        if let Some(of) = &derived {
-            survey.push(&of.slices, Some(&of.states), &of.runqueue);
-        }
-        survey.finish(None);
-        of_survey(&survey, &out.strings, by)
-    });
-    drop(survey);
-    let tables = derived.map(|mut rows| {
-        rows.sort();
-        exported(rows, out)
-    });
-    (tables, events, metrics.unwrap_or_default())
-}
-
-/// What a sink heard of a run, and how many events that has.
-fn listened<S: Sink>(out: &mut Out, records: &Records, sink: S, go_on: &mut dyn FnMut() -> bool) -> (S, usize) {
-    let mut emitter = records.emitter(out);
-    let (mut deriver, mut events) = (Deriver::with(DeriveOptions::for_trace(&out.meta), sink), 0);
+    let listener = Listener { tables: Tables::default(), wanted, survey };
+    let (mut emitter, mut events) = (records.emitter(out), 0);
+    let mut deriver = Deriver::with(options, listener);
     while go_on() && emitter.fill(out, STRETCH) {
         events += out.events.len();
         deriver.push(&out.events, &out.strings, &mut out.diagnostics);
         out.clear_events();
     }
-    let sink = deriver.end(&mut out.diagnostics);
+    let Listener { tables, survey, .. } = deriver.end(&mut out.diagnostics);
     own_up(out);
-    (sink, events)
+    let metrics = survey.zip(asked.metrics).map(|(mut survey, by)| {
+        survey.finish(None);
+        of_survey(&survey, &out.strings, by)
+    });
+    let tables = wanted.any.then(|| {
+        let mut rows = tables.rows;
+        rows.sort();
+        exported(rows, out)
+    });
+    (tables, events, metrics.unwrap_or_default())
 }
 
 /// The events of a run.

@@ -21,6 +21,7 @@ mod reader;
 mod reading;
 mod registry;
 mod run;
+mod side;
 mod signals;
 mod stage;
 mod statistics;
@@ -40,6 +41,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<reading::Reading>()?;
     m.add_class::<run::Programs>()?;
     m.add_class::<run::RunRecords>()?;
+    m.add_class::<side::RunSide>()?;
     m.add_class::<statistics::StandardError>()?;
     m.add_class::<survey::Survey>()?;
     m.add_class::<table::Table>()?;
@@ -55,11 +57,11 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("POLICY_VERSION", policy::VERSION)?;
     m.add_function(wrap_pyfunction!(policy::hooks, m)?)?;
     m.add_function(wrap_pyfunction!(policy::calls, m)?)?;
-    m.add_function(wrap_pyfunction!(statistics::agreement, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::block_length, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::chi_square_tail, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::interval, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::kaplan_meier, m)?)?;
+    m.add_function(wrap_pyfunction!(statistics::ks_distance, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::partition, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::sampling, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::share_intervals, m)?)?;

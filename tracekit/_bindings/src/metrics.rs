@@ -49,8 +49,10 @@ pub fn metrics(
 
 /// Tables from Python.
 pub struct Loaded {
-    slices: Slices,
-    runqueue: Runqueue,
+    /// Slices.
+    pub slices: Slices,
+    /// Run queues.
+    pub runqueue: Runqueue,
     states: Option<States>,
     /// Their names.
     pub strings: Strings,

@@ -16,7 +16,7 @@ use tracekit_replay::trial;
 use tracekit_replay::workload::{self, run_seeded, run_text_under, ListedAttrs, ListedStep};
 use tracekit_schema::{Metadata, Strings};
 
-use crate::derive::{events_of, export_alone, of_run, Asked};
+use crate::derive::{events_of, export_alone, of_run, Asked, Wanted};
 use crate::errors::{detached, give_back, not_modelled, replay_error, replay_error_from};
 use crate::metrics::{grouping, MetricRow};
 use crate::policy::{self, Raised};
@@ -189,10 +189,11 @@ impl Programs {
     /// and pairs as well, `cpu_sets` numbers of CPUs, and pairs as well. `costs` are pairs of key and
     /// value as well, in place of measured ones.
     /// `switch_costs` are what switches take in the recorded and in the replayed kernel. `progress`
-    /// is called with the share that is done. `tables` asks for the tables, `by` for the statistics
-    /// of `tracekit.analysis.compare.metrics` by that grouping. Gives metadata, tables and
-    /// statistics.
-    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, stated=None, sets=None, groups=None, cpu_sets=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None, tables=true, by=None))]
+    /// is called with the share that is done. `tables` are names of tables that are asked for, all by
+    /// default; `by` asks for the statistics of `tracekit.analysis.compare.metrics` by that grouping.
+    /// Gives metadata, tables and statistics. Where any table is asked for, those that do not grow with
+    /// the run are there, too.
+    #[pyo3(signature = (policy, *, rt=None, cpus=None, phase_ns=0, overheads=true, stated=None, sets=None, groups=None, cpu_sets=None, costs=None, switch_costs=None, jitter_ns=0, seed=0, progress=None, tables=None, by=None))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
@@ -211,10 +212,10 @@ impl Programs {
         jitter_ns: i64,
         seed: u64,
         progress: Option<Py<PyAny>>,
-        tables: bool,
+        tables: Option<Vec<String>>,
         by: Option<&str>,
     ) -> PyResult<Ran<'py>> {
-        let asked = Asked { tables, metrics: by.map(grouping).transpose()? };
+        let asked = Asked { tables: Wanted::new(tables)?, metrics: by.map(grouping).transpose()? };
         let spec = ReplaySpec {
             policy: policy.extract().unwrap_or_default(),
             rt,
@@ -292,7 +293,7 @@ impl RunRecords {
 struct Ended {
     records: Records,
     meta: Metadata,
-    made: Option<[Table; 6]>,
+    made: Option<Vec<Table>>,
     events: usize,
     metrics: Vec<MetricRow>,
 }
@@ -327,7 +328,7 @@ fn ran<'py>(py: Python<'py>, played: Played, asked: &Asked) -> PyResult<Ran<'py>
 
 /// Metadata and tables of a run.
 fn whole<'py>(py: Python<'py>, played: Played) -> PyResult<Tables<'py>> {
-    let (metadata, tables, _) = ran(py, played, &Asked { tables: true, metrics: None })?;
+    let (metadata, tables, _) = ran(py, played, &Asked { tables: Wanted::ALL, metrics: None })?;
     Ok((metadata, tables))
 }
 

@@ -9,9 +9,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use tracekit_schema::metrics::{Step, Survey};
-use tracekit_statistics::agreement::{agreement as agreed, Stretch};
 use tracekit_statistics::blocks;
 use tracekit_statistics::curve::Samples;
+use tracekit_statistics::distance;
 use tracekit_statistics::distributions::{self, Unexpected};
 use tracekit_statistics::error::{self, Unit};
 use tracekit_statistics::interval::{interval as interval_of, Found, Statistic};
@@ -174,6 +174,14 @@ pub fn kaplan_meier(py: Python<'_>, values: PyBuffer<f64>, censored: Option<PyBu
     Ok(Table::new("curve", schema, vec![batch]))
 }
 
+/// The distance of Kolmogorov and Smirnov between two samples in any order, after either was moved by up to
+/// `resolution`; None where one is empty.
+#[pyfunction]
+pub fn ks_distance(py: Python<'_>, a: PyBuffer<f64>, b: PyBuffer<f64>, resolution: f64) -> PyResult<Option<f64>> {
+    let (a, b) = (a.to_vec(py)?, b.to_vec(py)?);
+    detached(py, || distance::ks(a, b, resolution))
+}
+
 /// Intervals of the shares of time at these lengths of a queue, from its steps in time order; None where
 /// there is none.
 #[pyfunction]
@@ -302,32 +310,4 @@ pub fn partition(
         let off = shares.misplaced(&found, &mut scratch);
         (found, flat, off)
     })
-}
-
-/// Stretches of a run as columns: CPU, begin, end, task, group.
-fn stretches(py: Python<'_>, columns: &[PyBuffer<i64>]) -> PyResult<Vec<Stretch>> {
-    let columns = columns.iter().map(|column| column.to_vec(py)).collect::<PyResult<Vec<_>>>()?;
-    let [cpu, from, to, task, group] = columns.as_slice() else {
-        return Err(PyValueError::new_err(format!("{} columns of a run: expected 5", columns.len())));
-    };
-    if columns.iter().any(|column| column.len() != cpu.len()) {
-        return Err(PyValueError::new_err("columns of a run: expected equal lengths"));
-    }
-    let of = |row| Stretch { cpu: cpu[row], from: from[row], to: to[row], task: task[row], group: group[row] };
-    Ok((0..cpu.len()).map(of).collect())
-}
-
-/// For how long two runs have the same task on each CPU or none, and the same group, between `start`
-/// and `stop`; how long each is idle there; and how many CPUs there are.
-#[pyfunction]
-pub fn agreement(
-    py: Python<'_>,
-    one: Vec<PyBuffer<i64>>,
-    other: Vec<PyBuffer<i64>>,
-    start: i64,
-    stop: i64,
-) -> PyResult<(i64, i64, (i64, i64), usize)> {
-    let runs = [stretches(py, &one)?, stretches(py, &other)?];
-    let found = detached(py, || agreed(runs, start, stop))?;
-    Ok((found.task, found.group, found.idle.into(), found.cpus))
 }
