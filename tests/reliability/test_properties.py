@@ -202,7 +202,7 @@ def other_threads(events: pl.DataFrame) -> list[pl.Expr]:
     return [pl.col(name).replace(new) for name in TIDS]
 
 
-@pytest.mark.parametrize("change", ["boot of 400 days", "first at 1 ns", "threads"])
+@pytest.mark.parametrize("change", ["boot of 400 days", "first at 1 ns", "first at 0 ns", "threads"])
 def test_the_zero_of_the_clock_and_the_numbers_of_threads_change_no_comparison(
     change: str, trace: tk.Trace
 ) -> None:
@@ -210,7 +210,7 @@ def test_the_zero_of_the_clock_and_the_numbers_of_threads_change_no_comparison(
     if change == "threads":
         moved = other_threads(events)
     else:
-        moved = begun_at(400 * 86_400 * 10**9 if "days" in change else 1, events)
+        moved = begun_at(400 * 86_400 * 10**9 if "days" in change else int("1 ns" in change), events)
     tables = []
     for one in (events, events.with_columns(moved)):
         made = derived(one)
