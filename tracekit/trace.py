@@ -591,6 +591,20 @@ class Trace:
         records = int(stated) if stated.isdigit() else self._rows("events")
         return causes(self.diagnostics, self.slices, self.cpus, self.losses, records, span)
 
+    @property
+    def kinds(self) -> pl.DataFrame:
+        """Number of events by kind.
+
+        Returns
+        -------
+        polars.DataFrame
+            ``kind`` (String) and ``count`` (UInt64), the most frequent first.
+        """
+        counted = self.columns("events", "kind").group_by(pl.col("kind").cast(pl.String)).len("count")
+        return counted.with_columns(pl.col("count").cast(pl.UInt64)).sort(
+            "count", "kind", descending=[True, False]
+        )
+
     def missing(self) -> Missing:
         """What the trace does not hold, as its markers of loss say.
 

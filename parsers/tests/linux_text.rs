@@ -239,6 +239,28 @@ fn tasks_that_look_alike_are_told_apart() {
 
 /// Flags that mean nothing in their columns say nothing, however often they come.
 #[test]
+fn a_marker_is_what_the_program_wrote_and_not_the_function_that_wrote_it() {
+    let head = "cpus=1\n              wl-223   [000]     3.927831570: sched_switch: prev_comm=a prev_pid=1 \
+                prev_prio=120 prev_state=S ==> next_comm=wl next_pid=223 next_prio=120\n";
+    let written = |event: &str| {
+        let text = format!("{head}              wl-223   [000]     3.927831571: {event}\n");
+        let (out, result) = read_in_steps(text.as_bytes(), Some("ftrace-text"), &Options::default(), 1 << 16);
+        result.expect("it is of the format");
+        let name = out.events.name.get(1).map(|n| String::from_utf8_lossy(out.strings.get(n)).into_owned());
+        (out.events.kind.get(1), name)
+    };
+    let marker = |name: &str| (Some(Kind::Marker), Some(name.to_owned()));
+    // A report without the kernel's symbols prints the address of the function.
+    assert_eq!(written("print:                0xffffffff8122acdf: go"), marker("go"));
+    assert_eq!(written("print:                tracing_mark_write: go"), marker("go"));
+    assert_eq!(written("tracing_mark_write: go"), marker("go"));
+    // This is what the program wrote.
+    assert_eq!(written("tracing_mark_write: 0x12: go"), marker("0x12: go"));
+    assert_eq!(written("print: 0xffffffff8122acdf: 0x12: go"), marker("0x12: go"));
+    assert_eq!(written("print: 0x: go"), marker("0x: go"));
+}
+
+#[test]
 fn flags_without_a_meaning_stay_unknown() {
     let line = |i: u64| {
         let flags = if i.is_multiple_of(3) { "Zd.2." } else { "d..2." };

@@ -115,6 +115,24 @@ def test_the_shift_of_quantiles_holds_a_shift() -> None:
     assert inside.mean() > 0.8
 
 
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 9999), scale=st.floats(0.8, 1.25), n=st.integers(40, 3000))
+def test_the_other_way_round_is_the_mirror(seed: int, scale: float, n: int) -> None:
+    """Who is A and who is B changes the sign of what is found, and nothing of how sure it is."""
+    a, b = sample(seed), sample(seed + 10_000, scale, n)
+    keys = ["group", "metric", "statistic"]
+    there, back = (table([x], [y], 0.05).sort(keys) for x, y in ((a, b), (b, a)))
+    for one, other in (("a", "b"), ("n_a", "n_b"), ("ks", "ks"), ("ks_p", "ks_p")):
+        assert there[one].equals(back[other], null_equal=True), one
+    for one, other in (("change", "change"), ("lo", "hi"), ("hi", "lo")):
+        mirrored = 1 / (1 + back[other]) - 1
+        assert np.allclose(there[one].fill_null(0), mirrored.fill_null(0), rtol=1e-9, atol=1e-12), one
+    assert np.allclose(there["p"].fill_null(0), back["p"].fill_null(0), rtol=1e-6, atol=1e-12)
+    shifts, other = difference.shift(a, b), difference.shift(b, a)
+    for one, two in (("shift", "shift"), ("lo", "hi"), ("hi", "lo")):
+        assert np.allclose(shifts[one].fill_null(0), -other[two].fill_null(0), rtol=1e-9), one
+
+
 def test_rates_add_up_to_what_the_cpus_did(trace: tk.Trace) -> None:
     from tracekit.analysis.blame import named
 

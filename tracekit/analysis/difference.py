@@ -242,7 +242,8 @@ def _within(
     reasons = [f"{side}: {why}" for side, s in (("a", a), ("b", b)) if (why := s.why_no_interval(stat))]
     if reasons:
         return {"change": float(np.expm1(effect)), "reason": "; ".join(reasons), **distance}
-    drawn = [spread(s, stat, seed=i) for i, s in enumerate((a, b))]
+    # Of each side alone: which side a capture is on changes nothing.
+    drawn = [spread(s, stat) for s in (a, b)]
     logs = [np.log(d[d > 0]) for d in drawn if d is not None]
     variance = [float(x.var(ddof=1)) for x in logs]
     freedom = [len(np.unique(s.window)) - 1 for s in (a, b)]
@@ -262,6 +263,7 @@ def _distance(a: Sample, b: Sample, draws: int = 400) -> dict[str, float | str |
     It says how often windows that change sides at random give a distance as large.
     """
     grid = np.union1d(a.grid, b.grid)
+    a, b = _in_order(a, b)
     counts = np.concatenate([a.counts(grid), b.counts(grid)])
     counts = counts[counts[:, -1] > 0]
     first = int((np.bincount(a.window, minlength=a.windows) > 0).sum())
@@ -274,6 +276,12 @@ def _distance(a: Sample, b: Sample, draws: int = 400) -> dict[str, float | str |
     with np.errstate(invalid="ignore", divide="ignore"):
         apart = np.abs(one / one[:, -1:] - other / other[:, -1:]).max(axis=1)
     return {"ks": float(apart[0]), "ks_p": float((apart[1:] >= apart[0] - 1e-12).sum() + 1) / (draws + 1)}
+
+
+def _in_order(a: Sample, b: Sample) -> tuple[Sample, Sample]:
+    """Both in an order that does not depend on which is given first, so that draws do not either."""
+    one, other = ((len(s.grid), np.asarray(s.grid).tobytes(), np.asarray(s.window).tobytes()) for s in (a, b))
+    return (a, b) if one <= other else (b, a)
 
 
 def shift(a: Sample, b: Sample, confidence: float = CONFIDENCE, draws: int = 400) -> pl.DataFrame:
@@ -304,7 +312,8 @@ def shift(a: Sample, b: Sample, confidence: float = CONFIDENCE, draws: int = 400
     Statistics 2 (1974) 267-277.
     """
     rows = []
-    w = [weights(s.windows, draws, seed) for seed, s in enumerate((a, b))]
+    seeds = (0, 1) if _in_order(a, b)[0] is a else (1, 0)
+    w = [weights(s.windows, draws, seed) for seed, s in zip(seeds, (a, b), strict=True)]
     for q in [*np.arange(0.05, 0.951, 0.05).round(2), 0.99]:
         stat = f"p{100 * q:g}"
         one, other = a.statistic(stat), b.statistic(stat)

@@ -35,7 +35,9 @@ __all__ = [
     "paragraph",
     "printable",
     "save_plot",
+    "survey_facts",
     "table",
+    "wakeup_facts",
 ]
 
 #: Version of what `--json` writes, as `docs/json-schema.json` describes it.
@@ -110,6 +112,19 @@ def about(trace: Trace) -> dict[str, Any]:
         "end_ns": end,
         "warnings": trace.warnings(),
     }
+
+
+def wakeup_facts(trace: Trace) -> dict[str, Any]:
+    """What JSON says of how wakeups were recorded.
+
+    Says on standard error where waits count from later on than they might.
+    """
+    from tracekit.whatif.recorded import wakes_late
+
+    if (late := wakes_late(trace)) is None:
+        return {}
+    print(f"note: {printable(late)}", file=sys.stderr)
+    return {"wakeups": late}
 
 
 def survey_facts(trace: Survey) -> dict[str, Any]:

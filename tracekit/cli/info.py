@@ -62,17 +62,6 @@ def _read(source: Input) -> Trace:
     return read(source.path, source.format, progress=not source.quiet, cache=None, **source.options)
 
 
-def _kinds(trace: Trace) -> list[dict[str, Any]]:
-    import polars as pl
-
-    from tracekit.io.one_pass import Survey
-
-    if isinstance(trace, Survey):
-        return trace.kinds.to_dicts()
-    counted = trace.events.group_by(pl.col("kind").cast(pl.String)).len("count")
-    return counted.sort("count", "kind", descending=[True, False]).to_dicts()
-
-
 def _not_recorded(trace: Trace) -> str | None:
     """What the trace does not say of its wakeups; of a large trace, by its first events."""
     from tracekit.io.one_pass import HEAD_EVENTS, Survey
@@ -119,7 +108,7 @@ def _facts(trace: Trace, top: int) -> dict[str, Any]:
         "losses": trace.losses.to_dicts(),
         "what_holds": _what_holds(trace),
         "rows": trace.counts,
-        "kinds": _kinds(trace),
+        "kinds": trace.kinds.to_dicts(),
         "cpus": trace.cpus.to_dicts(),
         "tasks": _tasks(trace, top),
     }
@@ -312,7 +301,7 @@ def _print(trace: Trace, top: int, verbose: bool) -> None:
         table(trace.losses.head(top or 10).to_dicts(), trace.losses.columns)
     if trace.counts["events"]:
         print(f"\n{format_count(trace.counts['events'])} records:")
-        table(_kinds(trace), ["kind", "count"])
+        table(trace.kinds.to_dicts(), ["kind", "count"])
     if trace.cpus.height:
         print("\nCPUs:")
         table(trace.cpus.to_dicts(), CPU_COLUMNS)

@@ -68,7 +68,7 @@ def command(
     from tracekit.analysis import latency
     from tracekit.cli._grouping import grouped, labelled
     from tracekit.cli._loss import LATENCY, WAKEUP, bounds_of, print_bounds
-    from tracekit.cli._output import emit, save_plot, survey_facts
+    from tracekit.cli._output import emit, save_plot, survey_facts, wakeup_facts
 
     of = cast(Literal["any", "wakeup", "preemption", "yield", "first"], cause)
     if (
@@ -84,7 +84,7 @@ def command(
             as_csv=as_csv,
             top=top,
             columns=COLUMNS.get(show),
-            extra=survey_facts(known),
+            extra={**survey_facts(known), **(wakeup_facts(known) if cause in ("any", "wakeup") else {})},
         )
         return 0
     part, among = source.read_among()
@@ -113,7 +113,11 @@ def command(
         as_csv=as_csv,
         top=top,
         columns=COLUMNS.get(show),
-        extra={**extra_of(judged), **({"bounds": limits} if limits else {})},
+        extra={
+            **extra_of(judged),
+            **({"bounds": limits} if limits else {}),
+            **(wakeup_facts(part) if cause in ("any", "wakeup") else {}),
+        },
     )
     print_bounds(trace, limits, picks, frame["group"].to_list()[:top] if limits else ())
     return ended(judged)

@@ -62,7 +62,7 @@ def command(
     from tracekit.analysis import response
     from tracekit.cli._grouping import grouped, labelled
     from tracekit.cli._loss import RESPONSE, bounds_of, print_bounds
-    from tracekit.cli._output import emit, save_plot, survey_facts
+    from tracekit.cli._output import emit, save_plot, survey_facts, wakeup_facts
 
     if (
         known := source.survey(show == "summary" and plot is None and not fail_if and by != "cpu")
@@ -76,7 +76,7 @@ def command(
             as_csv=as_csv,
             top=top,
             columns=COLUMNS.get(show),
-            extra=survey_facts(known),
+            extra={**survey_facts(known), **wakeup_facts(known)},
         )
         return 0
     part, among = source.read_among()
@@ -104,7 +104,7 @@ def command(
         as_csv=as_csv,
         top=top,
         columns=COLUMNS.get(show),
-        extra={**extra_of(judged), **({"bounds": limits} if limits else {})},
+        extra={**extra_of(judged), **({"bounds": limits} if limits else {}), **wakeup_facts(part)},
     )
     print_bounds(trace, limits, RESPONSE, frame["group"].to_list()[:top] if limits else ())
     return ended(judged)

@@ -15,6 +15,7 @@ from tracekit.analysis.blame import named
 from tracekit.errors import FilterError
 from tracekit.trace import Trace
 from tracekit.units import format_ns
+from tracekit.whatif.recorded import wakes_late
 
 __all__ = ["Difference", "diff"]
 
@@ -297,6 +298,14 @@ def _unlike(a: Sequence[Trace], b: Sequence[Trace]) -> list[str]:
     woken = [any(t.slices["wake_ts_ns"].null_count() < t.slices.height for t in side) for side in (a, b)]
     if woken[0] != woken[1]:
         found.append(f"{'B' if woken[0] else 'A'} has no wakeups: latencies and responses cannot be compared")
+    late = [{wakes_late(t) is not None for t in side} for side in (a, b)]
+    if all(woken) and len(late[0] | late[1]) > 1:
+        name = "A and B" if late[0] == late[1] else "A" if True in late[0] - late[1] else "B"
+        some = "captures of " if len(late[0]) + len(late[1]) > 2 else ""
+        found.append(
+            f"{some}{name} without sched_waking: waits after a sleep and responses begin there with sched_wakeup, "
+            "later than in the others"
+        )
     return found
 
 

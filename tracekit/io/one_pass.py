@@ -143,13 +143,7 @@ class Survey(Trace):
 
     @property
     def kinds(self) -> pl.DataFrame:
-        """Number of events by kind.
-
-        Returns
-        -------
-        polars.DataFrame
-            ``kind`` (String) and ``count`` (UInt64), the most frequent first.
-        """
+        """Number of events by kind, as of any trace."""
         found = pl.DataFrame(self._core.kinds, schema={"kind": pl.String, "count": pl.UInt64}, orient="row")
         return found.sort("count", "kind", descending=[True, False])
 

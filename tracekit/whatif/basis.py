@@ -12,6 +12,7 @@ from tracekit.whatif.left_out import left_out
 from tracekit.whatif.listed import unbound
 from tracekit.whatif.loops import loops
 from tracekit.whatif.members import apart, unlisted
+from tracekit.whatif.recorded import wakes_late
 from tracekit.whatif.sharing import learned
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def unrecorded(replay: Trace, *changed: Trace) -> list[str]:
     -------
     list of str
         What is missing, and what to record: its diagnostics with the code ``missing-events``, or, of a
-        trace that was filtered, what was left out; what it
+        trace that was filtered, what was left out; that waits begin late (`wakes_late`); what it
         shows of messages that a replay takes for a device's; capacities, frequencies and isolated
         CPUs, and how far they are modelled; groups that were learned; arguments of the kernel that are not; queues that the
         policy's kernel would even out (`uneven`).
@@ -109,6 +110,8 @@ def unrecorded(replay: Trace, *changed: Trace) -> list[str]:
     if programs is not None and (lacks := left_out(programs.trace)) is not None:
         # What a filter took away was recorded, as far as anybody knows.
         said = [lacks]
+    if programs is not None and (late := wakes_late(programs.trace)) is not None:
+        said.append(late)
     if programs is not None and (messages := delivered(programs.trace)):
         said.append(messages)
         if (closed := loops(programs.trace, "group")) is not None:

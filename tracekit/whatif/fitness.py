@@ -25,7 +25,7 @@ from tracekit.whatif.intervals import RUNS
 from tracekit.whatif.kernels import names_kernel
 from tracekit.whatif.loops import loops
 from tracekit.whatif.reconstructed import KEPT_READINGS
-from tracekit.whatif.recorded import part, without_wakeups
+from tracekit.whatif.recorded import part, wakes_late, without_wakeups
 from tracekit.whatif.run import Programs
 from tracekit.whatif.sharing import learned
 from tracekit.whatif.source import first_part
@@ -58,6 +58,8 @@ _EVENTS = (
     (("exit",), "sched_process_exit", "ends of tasks", False),
     (("exec",), "sched_process_exec", "programs", False),
 )
+#: What it adds to `sched_wakeup`.
+_WAKING = "when the waker decided; waits after a sleep are shorter without it"
 #: Formats that state results of a tool, not events.
 _NO_EVENTS = "holds results of a tool and no events; give the trace that the tool read"
 
@@ -361,7 +363,8 @@ def _checks(trace: Trace, kinds: set[str]) -> list[Check]:
         Check(
             "run delays",
             known > 0,
-            f"of {format_count(known)} of {format_count(slices.height)} slices",
+            f"of {format_count(known)} of {format_count(slices.height)} slices"
+            + (", after a sleep from sched_wakeup on" if wakes_late(trace) else ""),
             "record sched_waking or sched_wakeup",
         ),
         Check(
@@ -446,8 +449,13 @@ def _record(trace: Trace, kinds: set[str], contexts: Contexts) -> list[tuple[str
         missing = [e for e in _EVENTS[:2] if not kinds & set(e[0])]
         return [(f"what Linux calls {name}", why) for _, name, why, _ in missing] + record
     recorded = trace.metadata.get("events.recorded", "")
-    return [
-        (name, why)
-        for words, name, why, needed in _EVENTS
-        if not kinds & set(words) and (needed or name.split(",")[0] not in recorded)
-    ] + record
+    late = [] if wakes_late(trace) is None else [("sched_waking", _WAKING)]
+    return (
+        late
+        + [
+            (name, why)
+            for words, name, why, needed in _EVENTS
+            if not kinds & set(words) and (needed or name.split(",")[0] not in recorded)
+        ]
+        + record
+    )

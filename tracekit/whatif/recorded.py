@@ -15,7 +15,7 @@ from tracekit.whatif.not_modelled import NotModelledError
 if TYPE_CHECKING:
     from tracekit.trace import Trace
 
-__all__ = ["Part", "part", "refuse_part", "unreplayed", "without_wakeups"]
+__all__ = ["Part", "part", "refuse_part", "unreplayed", "wakes_late", "without_wakeups"]
 
 #: Fewest wakeups and migrations that name a CPU without a record before it counts as not recorded:
 #: of one that was, the last ones may have no record behind them.
@@ -197,6 +197,35 @@ def without_wakeups(trace: Trace) -> str | None:
     if ends.is_in([*READY, "dead", "zombie"]).all():
         return None
     return "no record says who woke whom (sched_waking, sched_wakeup), so that every sleep ends as recorded"
+
+
+def wakes_late(trace: Trace) -> str | None:
+    """Say that waits after a sleep begin with `sched_wakeup`, where `sched_waking` is not recorded.
+
+    The waker decides (`sched_waking`), and some time later the task is on a queue (`sched_wakeup`):
+    of the same machine, the recording without the first has the shorter wakeup latencies.
+
+    Parameters
+    ----------
+    trace
+        The trace, or its statistics.
+
+    Returns
+    -------
+    str or None
+        None where `sched_waking` or no wakeup is recorded, of systems other than Linux, and of
+        replays, in which both are one moment.
+    """
+    if trace.metadata.get("os") != "linux" or {"replay.policy", "workload"} & set(trace.metadata):
+        return None
+    kinds = set(trace.kinds["kind"])
+    if "waking" in kinds or "wakeup" not in kinds:
+        return None
+    return (
+        "no sched_waking is recorded: waits after a sleep count from sched_wakeup on, when the task is on a "
+        "queue, and are shorter than those of recordings with sched_waking, which count from when the waker "
+        "decided"
+    )
 
 
 def unreplayed(trace: Trace) -> tuple[str, ...]:

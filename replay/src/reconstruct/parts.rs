@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tracekit_schema::events::quality;
 use tracekit_schema::table::Table;
 use tracekit_schema::{Events, Kind, StrId, Strings};
 
@@ -61,7 +62,6 @@ pub struct Head {
 /// What the records of a CPU say of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Glimpse {
-    /// Of those that have a time.
     first: Option<i64>,
     last: i64,
     /// A switch or an idle state is among them.
@@ -83,19 +83,21 @@ impl Head {
         let shows = |kind| matches!(kind, Kind::Switch | Kind::Resume | Kind::CpuIdle);
         for row in 0..events.len() {
             let Some(ts) = events.ts_ns.get(row) else { continue };
+            // The recorder made it up: it has no time of its own.
+            if events.quality.get(row).unwrap_or(0) & quality::SYNTHESIZED != 0 {
+                continue;
+            }
             if let Some(cpu) = events.cpu.get(row) {
                 let seen = self.cpus.entry(cpu).or_default();
-                if ts != 0 {
-                    seen.first = Some(seen.first.map_or(ts, |first| first.min(ts)));
-                    seen.last = seen.last.max(ts);
-                }
+                seen.first = Some(seen.first.map_or(ts, |first| first.min(ts)));
+                seen.last = seen.last.max(ts);
                 seen.switches |= events.kind.get(row).is_some_and(shows);
             }
             if events.kind.get(row).is_some_and(scheduling) {
                 self.first = Some(self.first.map_or(ts, |first| first.min(ts)));
                 self.last = self.last.max(ts);
             }
-            self.begun |= ts != 0 && self.first.is_some_and(|first| ts > first);
+            self.begun |= self.first.is_some_and(|first| ts > first);
             if !self.begun {
                 self.before.push(ts);
             }
@@ -105,17 +107,17 @@ impl Head {
         }
     }
 
-    /// When the trace begins and ends, and which CPUs have records. Recorders add records of their own,
-    /// some at time 0; only those of scheduling count, what was recorded up to a second before the first
-    /// of them, and the `end` that a replay marks. A CPU of which a few records strayed into the
+    /// When the trace begins and ends, and which CPUs have records. Recorders add records of their own;
+    /// only those of scheduling count, what was recorded up to a second before the first of them, and
+    /// the `end` that a replay marks. A CPU of which a few records strayed into the
     /// recording of others is left out.
     pub(super) fn found(&self, end: Option<StrId>) -> (i64, i64, Vec<i32>) {
         let marked = self.end.1.filter(|_| end.is_some() && self.end.0 == end);
         let last = marked.map_or(self.last, |end| end.max(self.last));
         let first = self.first.unwrap_or(0);
-        let near = |ts: &i64| *ts > 0 && *ts <= first && first - *ts < 1_000_000_000;
+        let near = |ts: &i64| first.saturating_sub(*ts) < 1_000_000_000;
         let times = self.before.iter().copied();
-        let start = times.take_while(|ts| *ts <= first || *ts == 0).filter(near).min().unwrap_or(first);
+        let start = times.take_while(|ts| *ts <= first).filter(near).min().unwrap_or(first);
         let span = last.saturating_sub(start);
         let known = self.cpus.values().any(|cpu| !cpu.is_stray(span));
         let cpus = self.cpus.iter().filter(|(_, cpu)| !known || !cpu.is_stray(span));

@@ -1,6 +1,6 @@
 //! Reconstructions of a few records that are written down here.
 
-use tracekit_schema::events::irq;
+use tracekit_schema::events::{irq, quality};
 use tracekit_schema::{DeriveOptions, Events, Kind, State, Strings};
 
 use super::{timeline, Group, Options, Outcome, Reading, Recon, Whole};
@@ -359,4 +359,31 @@ fn who_leaves_for_a_task_that_nothing_announced_has_not_yielded() {
     }
     let quiet: Vec<_> = records.history().loose.iter().map(|l| (l.task, l.quiet)).collect();
     assert_eq!(quiet[1..], [(1, true), (0, true), (1, false), (2, true)]);
+}
+
+#[test]
+fn a_clock_that_begins_at_0_takes_nothing_from_the_first_burst() {
+    let first = |zero: i64| {
+        let mut records = Records::new();
+        // A name that the recorder made up, with the time of the first record.
+        let mut row = records.events.push();
+        row.ts_ns(zero).kind(Kind::Comm).tid(7).quality(quality::SYNTHESIZED);
+        records.events.push().ts_ns(zero).cpu(0).kind(Kind::SysExit).ctx_tid(7).tid(7).quality(0);
+        records.switch(zero + 10_000, (7, 120, SLEEPS), 8);
+        records.switch(zero + 30_000, (8, 120, SLEEPS), 0);
+        records.programs(&Overheads::default()).work.tasks[0].steps[0]
+    };
+    for zero in [0, 1, 5_000_000_000] {
+        assert!(matches!(first(zero), Step::Run { ns: 10_000 }), "{zero}: {:?}", first(zero));
+    }
+}
+
+#[test]
+fn a_record_that_the_recorder_made_up_is_not_the_beginning() {
+    let mut records = Records::new();
+    records.events.push().ts_ns(0).cpu(1).kind(Kind::Comm).tid(7).quality(quality::SYNTHESIZED);
+    records.switch(10_000, (7, 120, SLEEPS), 8);
+    records.switch(30_000, (8, 120, SLEEPS), 0);
+    let history = records.history();
+    assert_eq!((history.start, history.cpus), (10_000, vec![0]));
 }

@@ -161,16 +161,18 @@ impl CpuMap {
         slot
     }
 
-    /// Counts a record of this CPU.
+    /// Counts a record of this CPU; is it the first?
     #[inline]
-    pub fn record(&mut self, slot: usize, ts: i64) {
+    pub fn record(&mut self, slot: usize, ts: i64) -> bool {
         let cpu = &mut self.all[slot];
         cpu.nr_events += 1;
-        if cpu.first.is_none() {
+        let first = cpu.first.is_none();
+        if first {
             (cpu.first, cpu.last, cpu.since, cpu.known_from) = (Some(ts), ts, ts, ts);
         } else if ts < cpu.last {
             cpu.max_backstep = cpu.max_backstep.max(cpu.last.saturating_sub(ts));
         }
+        first
     }
 }
 

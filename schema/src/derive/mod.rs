@@ -32,7 +32,7 @@
 //! * **A missing switch from idle is inferred** where a record names a task as current that was woken, or
 //!   that the kernel charged with run time.
 //! * **What was not recorded is unknown**: the CPUs and tasks that a recording leaves out
-//!   ([`Partial`]).
+//!   ([`Partial`]), and who waits on a CPU before the recorder starts there (`late`).
 //! * **Lost records end knowledge.** What ran on the CPU ends at its last record before the loss,
 //!   tasks waiting on its queue become `unknown`, and other tasks' intervals that contain the loss
 //!   carry a flag.
@@ -49,6 +49,7 @@
 mod cpus;
 mod emit;
 mod finish;
+mod late;
 mod partial;
 mod queue;
 mod run;
@@ -118,6 +119,8 @@ pub struct DeriveOptions {
     pub partial: Partial,
     /// A recording of all that a machine ran, in ns: not a replay, nor one of some tasks.
     pub all_of_machine: bool,
+    /// The recorder starts its CPUs one after another: what one did before its first record is not known.
+    pub in_turn: bool,
 }
 
 impl Default for DeriveOptions {
@@ -131,6 +134,7 @@ impl Default for DeriveOptions {
             yields_recorded: true,
             partial: Partial::default(),
             all_of_machine: false,
+            in_turn: false,
         }
     }
 }
@@ -150,8 +154,9 @@ impl DeriveOptions {
             Partial { cpus: meta.get("cpus.recorded").and_then(cpu_list), tasks: meta.get("tasks.recorded").is_some() };
         let other = ["replay.policy", "workload", "tasks.recorded"].iter().any(|key| meta.get(key).is_some());
         let all_of_machine = !other && meta.get("clock.unit").is_none_or(|unit| unit == "ns");
+        let in_turn = !other && matches!(meta.get("source.format"), Some("perf-data" | "perf-script"));
         let nr_cpus = u32::min(nr_cpus, 1 << 16);
-        DeriveOptions { nr_cpus, idle, yields_recorded, partial, all_of_machine, ..Self::default() }
+        DeriveOptions { nr_cpus, idle, yields_recorded, partial, all_of_machine, in_turn, ..Self::default() }
     }
 }
 
@@ -361,7 +366,9 @@ impl<S: Sink> Step<'_, S> {
             self.lost(slot, ts);
         } else {
             if let Some(slot) = slot {
-                self.d.cpus.record(slot, ts);
+                if self.d.cpus.record(slot, ts) {
+                    self.first_of_cpu(slot, kind, ts);
+                }
                 match self.d.cpus[slot].cur {
                     None if kind != Kind::Switch => self.current(slot, ts),
                     Some(Who::Idle) => self.current_unseen(slot, kind, ts),

@@ -47,7 +47,7 @@ impl<S: Sink> Step<'_, S> {
     /// A task that was thought to wait did something else since: nobody knows what.
     pub(super) fn was_away(&mut self, utid: u32, ts: i64) {
         let Partial { cpus, tasks } = &self.d.options.partial;
-        if self.d.tasks[utid].phase == Phase::Ready && (cpus.is_some() || *tasks) {
+        if self.d.tasks[utid].phase == Phase::Ready && (cpus.is_some() || *tasks || self.waits_unrecorded(utid)) {
             self.d.tasks[utid].state = State::Unknown;
             self.away(utid, ts);
         }

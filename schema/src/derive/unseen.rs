@@ -249,19 +249,23 @@ impl<S: Sink> Step<'_, S> {
     /// thread whose record of it is missing as well. What they have done since is not known, until a
     /// record says so. (A quota holds tasks back, too; such recordings can't tell one from the other.)
     pub(super) fn gone_unseen(&mut self, slot: usize, ts: i64) {
-        if !self.d.unseen || self.d.queues.waiting(slot) == 0 {
+        if !(self.d.unseen || self.d.options.in_turn) || self.d.queues.waiting(slot) == 0 {
             return;
         }
+        // It was woken before the recorder started on the CPU.
+        let early = |task: &Task| self.d.options.in_turn && self.d.cpus[slot].first.is_some_and(|at| task.since < at);
         let waits = |task: &Task| task.phase == Phase::Ready && task.place == Place::On(slot) && task.wake.is_some();
         let long = |task: &Task| ts.saturating_sub(task.since) > BESIDE_IDLE_NS;
-        let gone: Vec<u32> =
-            (0..).zip(&self.d.tasks.all).filter(|(_, t)| waits(t) && long(t)).map(|(u, _)| u).collect();
+        let gone = |task: &Task| waits(task) && long(task) && (self.d.unseen || early(task));
+        let gone: Vec<u32> = (0..).zip(&self.d.tasks.all).filter(|(_, t)| gone(t)).map(|(u, _)| u).collect();
         let cpu = self.d.cpus[slot].cpu;
+        // Before the first record of a CPU no switch is missing: nobody recorded.
+        let code = if self.d.unseen { Code::SwitchInferred } else { Code::Inferred };
         for utid in gone {
             let tid = self.d.tasks[utid].tid;
-            self.diagnostics.push_with(Code::SwitchInferred, || {
+            self.diagnostics.push_with(code, || {
                 let message = format!("thread {tid} was woken for a CPU that goes idle: no record says that it ran");
-                Diagnostic::new(Code::SwitchInferred, message)
+                Diagnostic::new(code, message)
                     .on_cpu(cpu)
                     .at_ts(ts)
                     .advise("its switches are not recorded: what it did since then is not known")

@@ -28,7 +28,7 @@ pub fn decode(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut Cont
         b"task_rename" => task_rename(payload, row, cx),
         b"task_newtask" => task_newtask(payload, row, cx),
         // Before Linux 3.2 text of a program names no function: its address is 0, and is printed.
-        b"print" | b"tracing_mark_write" | b"0" => Some(marker(payload, row, cx)),
+        b"print" | b"tracing_mark_write" | b"0" => Some(marker(name, payload, row, cx)),
         _ => return named_syscall(name, payload, row, cx),
     };
     Some(kind)
@@ -148,9 +148,18 @@ fn task_newtask(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) ->
     Some(Kind::Fork)
 }
 
-/// Text of a program; `print` names the function that wrote it first.
-fn marker(payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Kind {
-    let message = payload.strip_prefix(b"tracing_mark_write: ").unwrap_or(payload);
+/// What follows `0xffffffff8122acdf: `.
+fn behind_address(payload: &[u8]) -> Option<&[u8]> {
+    let digits = payload.strip_prefix(b"0x")?;
+    let end = digits.iter().position(|b| !b.is_ascii_hexdigit())?;
+    digits[end..].strip_prefix(b": ").filter(|_| end > 0)
+}
+
+/// Text of a program; `print` names the function that wrote it first, by its address where a report
+/// does not know its name.
+fn marker(name: &[u8], payload: &[u8], row: &mut EventRow<'_>, cx: &mut Context<'_>) -> Kind {
+    let named = payload.strip_prefix(b"tracing_mark_write: ");
+    let message = named.or_else(|| behind_address(payload).filter(|_| name == b"print")).unwrap_or(payload);
     row.name(text(message, cx.strings));
     Kind::Marker
 }
