@@ -19,7 +19,7 @@ import tracekit as tk
 from tracekit.analysis import difference, windows
 from tracekit.cli import main
 from tracekit.explain import GateError, Judged, diff, gate_status, judge, parse_condition
-from tracekit.explain.two_captures import _percent
+from tracekit.explain.two_captures import figures
 from tracekit.plot import changes
 
 ROOT = Path(__file__).parents[2]
@@ -398,12 +398,11 @@ def test_labels_of_changes_stand_apart(lo: float, hi: float) -> None:
 
 
 def test_a_change_of_many_times_is_no_percentage() -> None:
-    assert [_percent(value) for value in (None, -0.5, 98.0, 7004.5)] == [
-        "-",
-        "-50.0 %",
-        "+9800.0 %",
-        "7,006 times",
-    ]
+    row = {"metric": "slice", "statistic": "mean", "unit": "ns", "n_a": 30, "n_b": 40}
+    row |= {"a": 1e3, "b": 7.005e6, "change": 7004.0, "lo": -0.5, "hi": 98.0}
+    cells = ["slice mean", "1 us", "7 ms", "x 7,005", "-50.0 % to x 99", "30, 40"]
+    assert figures(row) == cells
+    assert figures(row | {"change": None, "lo": None})[3:5] == ["-", "-"]
 
 
 def test_an_idle_cpu_counts_where_a_share_is_of_all_cpus() -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tracekit.explain import Condition, Difference
     from tracekit.trace import Trace
 
+#: Columns of the table.
+_COLUMNS = ["group", "metric", "A", "B", "change", "interval", "n", "verdict"]
+
 
 def _share(context: click.Context, param: click.Parameter, given: str) -> float:
     try:
@@ -213,7 +216,7 @@ def _emit(
     print()
     table(
         [_readable(r) for r in rows.head(top).iter_rows(named=True)],
-        ["group", "metric", "A", "B", "change", "interval", "n", "verdict"],
+        _COLUMNS,
     )
     if rows.height > top:
         paragraph(f"{rows.height - top} more: --top {rows.height}")
@@ -225,25 +228,6 @@ def _together(verdicts: list[dict[str, Any]], changes: list[dict[str, Any]]) -> 
 
 
 def _readable(row: dict[str, Any]) -> dict[str, str]:
-    from tracekit.units import format_ns
+    from tracekit.explain.two_captures import figures
 
-    def value(x: float | None) -> str:
-        if x is None:
-            return "-"
-        if row["unit"] == "ns":
-            return format_ns(x)
-        return f"{100 * x:.2f} %" if row["unit"] == "share" else f"{x:.4g}/s"
-
-    def share(x: float | None) -> str:
-        return "-" if x is None else f"{100 * x:+.1f} %"
-
-    return {
-        "group": row["group"],
-        "metric": f"{row['metric']} {row['statistic']}",
-        "A": value(row["a"]),
-        "B": value(row["b"]),
-        "change": share(row["change"]),
-        "interval": "-" if row["lo"] is None else f"{share(row['lo'])} to {share(row['hi'])}",
-        "n": f"{row['n_a']}, {row['n_b']}",
-        "verdict": row["verdict"],
-    }
+    return dict(zip(_COLUMNS, [row["group"], *figures(row), row["verdict"]], strict=True))

@@ -16,8 +16,9 @@ from tracekit.errors import FilterError
 from tracekit.trace import Trace
 from tracekit.units import format_ns
 from tracekit.whatif.recorded import wakes_late
+from tracekit.words import percent
 
-__all__ = ["Difference", "diff"]
+__all__ = ["Difference", "diff", "figures"]
 
 #: Differences beyond which two captures are not alike.
 DURATION = 0.2
@@ -125,7 +126,7 @@ class Difference:
         lines = ["| group | metric | A | B | change | 90 % interval | n | verdict |"]
         lines.append("|---|---|---:|---:|---:|---:|---:|---|")
         for r in rows.head(top).iter_rows(named=True):
-            lines.append("| " + " | ".join([_md(r["group"]), *_figures(r), r["verdict"]]) + " |")
+            lines.append("| " + " | ".join([_md(r["group"]), *figures(r), r["verdict"]]) + " |")
         rest = rows.height - top
         return "\n".join([*head, *lines, *([f"\n{rest} more rows."] if rest > 0 else [])]) + "\n"
 
@@ -133,10 +134,10 @@ class Difference:
         """One page that needs nothing else."""
         body = []
         for r in self.table.iter_rows(named=True):
-            metric, *figures = _figures(r)
-            figures += ["-" if r[k] is None else f"{r[k]:.3g}" for k in ("q", "ks")]
+            metric, *cells = figures(r)
+            cells += ["-" if r[k] is None else f"{r[k]:.3g}" for k in ("q", "ks")]
             text = "".join(f"<td>{html.escape(c)}</td>" for c in (r["group"] or "", metric))
-            numbers = "".join(f"<td class=n>{html.escape(c)}</td>" for c in figures)
+            numbers = "".join(f"<td class=n>{html.escape(c)}</td>" for c in cells)
             why = f"<br><small>{html.escape(r['reason'])}</small>" if r["reason"] else ""
             verdict = f"<td>{r['verdict']}{why}</td>"
             body.append(f"<tr class='{r['verdict'].replace(' ', '-')}'>{text}{numbers}{verdict}</tr>")
@@ -172,8 +173,19 @@ class Difference:
         return "\n".join([f"<Difference: {self.sentence}>", *(f"  ! {w}" for w in self.warnings)])
 
 
-def _figures(row: Mapping[str, Any]) -> list[str]:
-    """Metric, both values, the change, its interval and the numbers of samples of a row, as text."""
+def figures(row: Mapping[str, Any]) -> list[str]:
+    """Metric, both values, the change, its interval and the numbers of samples of a row, as text.
+
+    Parameters
+    ----------
+    row
+        A row of `Difference.table`.
+
+    Returns
+    -------
+    list of str
+        A cell each.
+    """
     return [
         f"{row['metric']} {row['statistic']}",
         *(_shown(row[k], row["unit"]) for k in ("a", "b")),
@@ -192,9 +204,7 @@ def _shown(value: float | None, unit: str) -> str:
 
 
 def _percent(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{1 + value:,.0f} times" if value >= 99 else f"{100 * value:+.1f} %"
+    return percent(None if value is None else 100 * value)
 
 
 def _md(text: str) -> str:
