@@ -402,6 +402,7 @@ def test_a_change_of_many_times_is_no_percentage() -> None:
     row |= {"a": 1e3, "b": 7.005e6, "change": 7004.0, "lo": -0.5, "hi": 98.0}
     cells = ["slice mean", "1 us", "7 ms", "x 7,005", "-50.0 % to x 99", "30, 40"]
     assert figures(row) == cells
+    assert figures(row | {"hi": 0.25})[4] == "-50.0 to +25.0 %"
     assert figures(row | {"change": None, "lo": None})[3:5] == ["-", "-"]
 
 

@@ -217,6 +217,8 @@ def _emit(
     table(
         [_readable(r) for r in rows.head(top).iter_rows(named=True)],
         _COLUMNS,
+        right=_COLUMNS[2:-1],
+        first_out=["verdict", "n"],
     )
     if rows.height > top:
         paragraph(f"{rows.height - top} more: --top {rows.height}")

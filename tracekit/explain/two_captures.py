@@ -69,7 +69,7 @@ class Difference:
         return (
             f"{rows.height} of {n} metrics changed; the largest: {row['group']}'s {row['metric']} {row['statistic']} "
             f"went from {_shown(row['a'], row['unit'])} to {_shown(row['b'], row['unit'])} ({_percent(row['change'])}, "
-            f"90 % interval {_percent(row['lo'])} to {_percent(row['hi'])})."
+            f"90 % interval {_span(row['lo'], row['hi'])})."
         )
 
     @cached_property
@@ -190,7 +190,7 @@ def figures(row: Mapping[str, Any]) -> list[str]:
         f"{row['metric']} {row['statistic']}",
         *(_shown(row[k], row["unit"]) for k in ("a", "b")),
         _percent(row["change"]),
-        "-" if row["lo"] is None else f"{_percent(row['lo'])} to {_percent(row['hi'])}",
+        _span(row["lo"], row["hi"]),
         f"{row['n_a']}, {row['n_b']}",
     ]
 
@@ -205,6 +205,14 @@ def _shown(value: float | None, unit: str) -> str:
 
 def _percent(value: float | None) -> str:
     return percent(None if value is None else 100 * value)
+
+
+def _span(low: float | None, high: float | None) -> str:
+    """An interval of a change; its unit once where both ends have it."""
+    if low is None:
+        return "-"
+    ends = _percent(low), _percent(high)
+    return f"{ends[0].removesuffix(' %') if ends[1].endswith(' %') else ends[0]} to {ends[1]}"
 
 
 def _md(text: str) -> str:
