@@ -19,6 +19,7 @@ from tracekit.whatif import headline, kernels, row_error, trust
 from tracekit.whatif.calibration import tolerances
 from tracekit.whatif.fitness import fitness
 from tracekit.whatif.not_modelled import NotModelledError, split, unmodelled_features
+from tracekit.whatif.scenario import Scenario, parse_set
 from tracekit.whatif.shown import Focus
 
 if TYPE_CHECKING:
@@ -268,6 +269,13 @@ def test_the_schedulers_with_captures_are_those_of_the_pages_pairs() -> None:
     for policy in ("eevdf:version=6.6", "cfs:form=2.6.32", "rr", "ule:form=2022"):
         assert row_error.unheld(["eevdf:version=6.12", policy], 1) == [policy]
     assert row_error.unheld(["eevdf"], 5, {"deadline"}) == ["SCHED_DEADLINE", "more than 4 CPUs"]
+
+
+def test_rows_of_deadline_tasks_are_not_validated(trace: tk.Trace) -> None:
+    asked = Scenario(overrides=(parse_set("waker*: deadline=2ms/10ms/10ms"),))
+    found = tk.compare(trace, scenario=asked, runs=2)
+    assert found.table["validated"].max() == 0
+    assert any("never held against real captures: SCHED_DEADLINE. " in s for s in found.not_recorded)
 
 
 def test_rows_of_more_cpus_than_any_capture_had_are_not_validated() -> None:

@@ -600,10 +600,13 @@ class Trace:
         polars.DataFrame
             ``kind`` (String) and ``count`` (UInt64), the most frequent first.
         """
-        counted = self.columns("events", "kind").group_by(pl.col("kind").cast(pl.String)).len("count")
-        return counted.with_columns(pl.col("count").cast(pl.UInt64)).sort(
-            "count", "kind", descending=[True, False]
-        )
+
+        def count() -> pl.DataFrame:
+            counted = self.columns("events", "kind").group_by("kind").len("count")
+            named = counted.select(pl.col("kind").cast(pl.String), pl.col("count").cast(pl.UInt64))
+            return named.sort("count", "kind", descending=[True, False])
+
+        return self.once("kinds", count)
 
     def missing(self) -> Missing:
         """What the trace does not hold, as its markers of loss say.

@@ -445,17 +445,11 @@ def _record(trace: Trace, kinds: set[str], contexts: Contexts) -> list[tuple[str
     """What the next recording should hold."""
     said = contexts.sentence()
     record = [] if said is None or not kinds & {"switch", "resume"} else [("the context of wakeups", said)]
+    missing = [e for e in _EVENTS if not kinds & set(e[0])]
     if trace.metadata.get("os", "linux") != "linux":
-        missing = [e for e in _EVENTS[:2] if not kinds & set(e[0])]
-        return [(f"what Linux calls {name}", why) for _, name, why, _ in missing] + record
+        return [(f"what Linux calls {name}", why) for _, name, why, needed in missing if needed] + record
     recorded = trace.metadata.get("events.recorded", "")
-    late = [] if wakes_late(trace) is None else [("sched_waking", _WAKING)]
-    return (
-        late
-        + [
-            (name, why)
-            for words, name, why, needed in _EVENTS
-            if not kinds & set(words) and (needed or name.split(",")[0] not in recorded)
-        ]
-        + record
-    )
+    asked = [(name, why) for _, name, why, needed in missing if needed or name.split(",")[0] not in recorded]
+    if wakes_late(trace) is not None:
+        asked.insert(0, ("sched_waking", _WAKING))
+    return asked + record
