@@ -8,8 +8,8 @@
 
 use wide::u8x16;
 
-use crate::text::log::{Stamp, Who};
-use crate::text::swar::{first_of8, lanes16, load1, load8, micros, nanos, Window, MASKS, REACH};
+use crate::text::log::Stamp;
+use crate::text::swar::{first_of8, lanes16, load1, load8, micros, nanos, Window, MASKS};
 
 /// Heads with a bracket left of this column are not learned: too short for two loads.
 const MIN_BRACKET: usize = 16;
@@ -17,7 +17,7 @@ const MIN_BRACKET: usize = 16;
 const MAX_BRACKET: usize = 48 - CPU_WIDTH;
 /// `[000]`, the width of CPUs below a thousand.
 const CPU_WIDTH: usize = 5;
-const TASKS: usize = 512;
+const TASKS: usize = 1024;
 const FLAGS: usize = 64;
 
 /// Where the parts of a head stand, as found by the code that takes any head apart.
@@ -39,8 +39,8 @@ pub struct Found {
 struct Task {
     text: [u8x16; 3],
     bracket: usize,
-    cpu: i32,
-    who: Who,
+    /// What its heads say; time and flags are those of the last one.
+    stamp: Stamp,
 }
 
 impl Task {
@@ -68,7 +68,7 @@ pub struct QuickHead {
     seconds: u8x16,
     seconds_mask: u8x16,
     seconds_ns: i64,
-    tasks: Vec<Task>,
+    tasks: Box<[Task; TASKS]>,
     known_flags: [(u64, u16); FLAGS],
     /// Heads in a row that did not fit the layout.
     mismatches: u32,
@@ -85,27 +85,27 @@ impl Default for QuickHead {
             seconds: u8x16::ZERO,
             seconds_mask: u8x16::ZERO,
             seconds_ns: 0,
-            tasks: vec![Task::default(); TASKS],
+            tasks: vec![Task::default(); TASKS].try_into().expect("so many"),
             known_flags: [(0, 0); FLAGS],
             mismatches: 0,
         }
     }
 }
 
-/// The text up to the `]` of the CPU after column `bracket`, and a place for it in the table: by the
-/// end of the thread's name, its number and the CPU.
+/// The text up to the `]` of the CPU after column `bracket`, and the first of two places for it in the
+/// table: by the end of the thread's name, its number and the CPU.
 #[inline(always)]
 fn task_text(w: &Window, bracket: usize) -> ([u8x16; 3], usize) {
     let last = bracket + CPU_WIDTH - MIN_BRACKET;
     let text = [lanes16(w, 0), lanes16(w, last.min(16)), lanes16(w, last)];
     let mixed = load8(w, bracket - 10) ^ load8(w, bracket - 3).rotate_left(29);
-    (text, (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as usize % TASKS)
+    (text, (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as usize % TASKS & !1)
 }
 
 impl QuickHead {
     /// The head of the line, and the column after the `:` of its time.
     #[inline(always)]
-    pub fn read(&self, w: &Window) -> Option<(Stamp, usize)> {
+    pub fn read(&mut self, w: &Window) -> Option<(&Stamp, usize)> {
         let mut bracket = self.bracket;
         // Nearly always it is there: then nothing waits for the search.
         if load1(w, bracket) != b'[' {
@@ -114,11 +114,10 @@ impl QuickHead {
         if !(MIN_BRACKET..=MAX_BRACKET).contains(&bracket) {
             return None;
         }
-        let (text, place) = task_text(w, bracket);
-        let mut task = &self.tasks[place];
-        if !task.is(&text, bracket) {
-            task = &self.tasks[place ^ 1];
-            if !task.is(&text, bracket) {
+        let (text, mut place) = task_text(w, bracket);
+        if !self.tasks[place].is(&text, bracket) {
+            place += 1;
+            if !self.tasks[place].is(&text, bracket) {
                 return None;
             }
         }
@@ -132,10 +131,9 @@ impl QuickHead {
         let (fraction, after) =
             if self.nanos { (nanos(w, dot + 1)?, dot + 11) } else { (micros(w, dot + 1)?, dot + 8) };
         let irq = if self.flags == 0 { None } else { Some(self.flags(w, bracket)?) };
-        Some((
-            Stamp { ts_ns: self.seconds_ns + fraction, cpu: Some(task.cpu), who: task.who, irq, quality: self.quality },
-            after,
-        ))
+        let stamp = &mut self.tasks[place].stamp;
+        (stamp.ts_ns, stamp.irq, stamp.quality) = (self.seconds_ns + fraction, irq, self.quality);
+        Some((stamp, after))
     }
 
     /// The flags behind the CPU, when they were seen before.
@@ -179,10 +177,10 @@ impl QuickHead {
             self.known_flags[flag_place(word)] = (word, bits);
         }
         let (text, place) = task_text(&w, bracket);
-        // Two tasks that fall on one place and run in turns would drive each other out: the older
-        // one moves next door.
-        self.tasks[place ^ 1] = self.tasks[place];
-        self.tasks[place] = Task { text, bracket, cpu: stamp.cpu.unwrap_or(0), who: stamp.who };
+        // Two tasks that fall on one pair of places and run in turns would drive each other out: the
+        // older one moves next door.
+        self.tasks[place + 1] = self.tasks[place];
+        self.tasks[place] = Task { text, bracket, stamp: *stamp };
     }
 
     fn learn_seconds(&mut self, w: &Window, dot: usize, width: usize, ts_ns: i64) {
@@ -199,7 +197,7 @@ fn flag_place(word: u64) -> usize {
 
 /// A window on a line that may be shorter.
 fn window(line: &[u8]) -> Window {
-    let mut w = [0; REACH + 32];
+    let mut w = [0; size_of::<Window>()];
     let n = line.len().min(w.len());
     w[..n].copy_from_slice(&line[..n]);
     w

@@ -11,7 +11,7 @@ pub const REACH: usize = 512;
 
 /// The text from the start of a line on, longer than any line the quick path takes, with room for
 /// the widest load.
-pub type Window = [u8; REACH + 32];
+pub type Window = [u8; REACH + 48];
 
 const ONES: u64 = u64::MAX / 255;
 const HIGHS: u64 = ONES << 7;
@@ -98,14 +98,15 @@ fn lanes(w: &Window, at: usize) -> u8x16 {
     u8x16::new(w[at..at + 16].try_into().expect("sixteen bytes"))
 }
 
-/// One bit for each of 32 bytes from `at` on: whether it is as in `text`.
+/// One bit for each of 48 bytes from `at` on: whether it is as in `text`.
 #[inline(always)]
-pub fn same32(w: &Window, at: usize, text: &[u8x16; 2]) -> u32 {
+pub fn same48(w: &Window, at: usize, text: &[u8x16; 3]) -> u64 {
     if at > REACH {
         return 0;
     }
-    let (low, high) = (lanes(w, at).simd_eq(text[0]), lanes(w, at + 16).simd_eq(text[1]));
-    low.to_bitmask() | high.to_bitmask() << 16
+    let [a, b, c] = *text;
+    let (a, b, c) = (lanes(w, at).simd_eq(a), lanes(w, at + 16).simd_eq(b), lanes(w, at + 32).simd_eq(c));
+    u64::from(a.to_bitmask() | b.to_bitmask() << 16) | u64::from(c.to_bitmask()) << 32
 }
 
 /// Sixteen bytes as lanes, zeros beyond [`REACH`].
@@ -120,7 +121,18 @@ pub fn lanes16(w: &Window, at: usize) -> u8x16 {
 /// Position of the first `byte` within 32 bytes from `at` on.
 #[inline(always)]
 pub fn find(w: &Window, at: usize, byte: u8) -> Option<usize> {
-    let found = same32(w, at, &[u8x16::splat(byte); 2]);
+    if at > REACH {
+        return None;
+    }
+    let byte = u8x16::splat(byte);
+    let found = lanes(w, at).simd_eq(byte).to_bitmask() | lanes(w, at + 16).simd_eq(byte).to_bitmask() << 16;
+    (found != 0).then_some(at + found.trailing_zeros() as usize)
+}
+
+/// Position of the first `byte` within sixteen bytes from `at` on.
+#[inline(always)]
+pub fn find16(w: &Window, at: usize, byte: u8) -> Option<usize> {
+    let found = lanes16(w, at).simd_eq(u8x16::splat(byte)).to_bitmask();
     (found != 0).then_some(at + found.trailing_zeros() as usize)
 }
 
@@ -269,7 +281,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn window(text: &[u8]) -> Window {
-        let mut w = [0xffu8; REACH + 32];
+        let mut w = [0xffu8; REACH + 48];
         w[..text.len()].copy_from_slice(text);
         w
     }
@@ -301,6 +313,7 @@ mod tests {
             let w = window(&text);
             let plain = text[..32].iter().position(|b| *b == byte);
             prop_assert_eq!(find(&w, 0, byte), plain);
+            prop_assert_eq!(find16(&w, 0, byte), plain.filter(|at| *at < 16));
             let first = text[..8].iter().position(|b| *b == byte).unwrap_or(8);
             prop_assert_eq!(first_of8(load8(&w, 0), byte), first);
         }

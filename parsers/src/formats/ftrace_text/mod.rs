@@ -416,10 +416,10 @@ impl Dialect for Ftrace {
             return None;
         }
         let (stamp, at) = self.head.read(w)?;
-        if log.goes_back(&stamp) {
+        if log.goes_back(stamp) {
             return None;
         }
-        let read = quick::event(&mut self.quick, w, past_blank(w, at)?, &stamp, log, out)?;
+        let read = quick::event(&mut self.quick, w, past_blank(w, at)?, stamp, log, out)?;
         self.text_before = false;
         Some(read)
     }

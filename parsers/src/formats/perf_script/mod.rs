@@ -388,12 +388,12 @@ impl Dialect for Perf {
             return None;
         }
         let (stamp, at) = self.head.read(w)?;
-        if log.goes_back(&stamp) {
+        if log.goes_back(stamp) {
             return None;
         }
         let at = skip_blanks(w, at);
         let at = if is_at(w, at, b"sched:") { at + 6 } else { at };
-        quick::event(&mut self.quick, w, at, &stamp, log, out)
+        quick::event(&mut self.quick, w, at, stamp, log, out)
     }
 
     fn line(&mut self, line: LogLine<'_>, log: &mut Log, out: &mut Out) {

@@ -9,7 +9,7 @@
 use tracekit_schema::{Kind, Out, State, StrId, Strings};
 
 use super::state;
-use super::tasks::{Form, Task, Tasks};
+use super::tasks::{Next, Pid, PidPrio, Plugin, Prev, Task, Tasks};
 use crate::text::log::{Log, Stamp};
 use crate::text::stage::Row;
 use crate::text::swar::{blanks16, is_at, load1, number, short_number, Window, REACH};
@@ -34,7 +34,16 @@ const NAME_WIDTH: usize = 22;
 /// What the module keeps between lines.
 #[derive(Debug, Default)]
 pub struct Quick {
-    tasks: Tasks,
+    /// Tasks of wakeups and migrations.
+    tasks: Tasks<PidPrio>,
+    /// Tasks of accounts, which have no priority.
+    accounts: Tasks<Pid>,
+    /// Tasks of switches.
+    prev: Tasks<Prev>,
+    next: Tasks<Next>,
+    /// The same, as the plugin prints them; wakeups have one as `plugin_prev`.
+    plugin_prev: Tasks<Plugin>,
+    plugin_next: Tasks<Plugin>,
     /// State and string of a state of one letter, as the kernel prints it.
     letters: Letters,
     /// The same, as the plugin prints it.
@@ -148,43 +157,39 @@ fn new_letter(
 
 impl Line<'_> {
     #[inline(always)]
-    fn task(&self, at: usize, form: Form) -> Option<(Task, usize)> {
-        self.quick.tasks.read(self.w, at, form)
-    }
-
-    #[inline(always)]
-    fn row(&mut self, kind: Kind, bit: u32, task: &Task) -> Row<'_> {
-        let comm = self.quick.tasks.name(self.w, task, &mut self.out.strings);
+    fn row(&mut self, kind: Kind, bit: u32, task: Task) -> Row<'_> {
         let quality = self.log.pass(self.stamp);
         self.log.quick_seen |= 1 << bit;
-        self.log.stage.push(self.stamp, quality, kind, task.tid, comm)
+        self.log.stage.push(self.stamp, quality, kind, task.tid, task.comm)
     }
 
     #[inline(always)]
     fn switch(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
         let Some(at) = after(w, at, b"prev_comm=") else { return self.plugin_switch(at) };
-        let (prev, at) = self.task(at, Form::PrevPid)?;
-        let (prev_prio, at) = short_number(w, after(w, at, b" prev_prio=")?)?;
+        let (prev, at) = self.quick.prev.read(w, at)?;
         let at = after(w, at, b" prev_state=")?;
         let (letter, at) = self.letter(at, false)?;
         let at = after(w, at, b" ==> next_comm=")?;
-        let (next, at) = self.task(at, Form::NextPid)?;
-        let (next_prio, at) = short_number(w, after(w, at, b" next_prio=")?)?;
+        let (next, at) = self.quick.next.read(w, at)?;
         let end = line_end(w, at)?;
-        self.set_switch((&prev, prev_prio as i32), letter, (&next, next_prio as i32));
+        let next = self.quick.next.get(next, &mut self.out.strings);
+        let prev = self.quick.prev.get(prev, &mut self.out.strings);
+        self.set_switch(prev, letter, next);
         Some(end)
     }
 
     #[inline(always)]
     fn plugin_switch(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let (prev, at) = self.task(at, Form::Plugin)?;
+        let (prev, at) = self.quick.plugin_prev.read(w, at)?;
         let (letter, at) = self.letter(after(w, at, b" ")?, true)?;
-        let (next, at) = self.task(after(w, at, b" ==> ")?, Form::Plugin)?;
+        let (next, at) = self.quick.plugin_next.read(w, after(w, at, b" ==> ")?)?;
         let end = line_end(w, at)?;
         self.quick.plugin = true;
-        self.set_switch((&prev, prev.prio), letter, (&next, next.prio));
+        let next = self.quick.plugin_next.get(next, &mut self.out.strings);
+        let prev = self.quick.plugin_prev.get(prev, &mut self.out.strings);
+        self.set_switch(prev, letter, next);
         Some(end)
     }
 
@@ -202,32 +207,32 @@ impl Line<'_> {
     }
 
     #[inline(always)]
-    fn set_switch(&mut self, prev: (&Task, i32), state: (State, StrId), next: (&Task, i32)) {
-        let next_comm = self.quick.tasks.name(self.w, next.0, &mut self.out.strings);
-        self.row(Kind::Switch, 0, prev.0).prio(prev.1).switch(state, (next.0.tid, next_comm, next.1));
+    fn set_switch(&mut self, prev: Task, state: (State, StrId), next: Task) {
+        self.row(Kind::Switch, 0, prev).prio(prev.prio).switch(state, (next.tid, next.comm, next.prio));
     }
 
     #[inline(always)]
     fn wakeup(&mut self, at: usize, kind: Kind, bit: u32) -> Option<usize> {
         let w = self.w;
         let Some(name_at) = after(w, at, b"comm=") else { return self.plugin_wakeup(at, kind, bit) };
-        let (task, at) = self.task(name_at, Form::Pid)?;
-        let (prio, at) = short_number(w, after(w, at, b" prio=")?)?;
+        let (task, at) = self.quick.tasks.read(w, name_at)?;
         let (success, at) = self.success(at)?;
         let (cpu, at) = short_number(w, after(w, at, b" target_cpu=")?)?;
         let end = line_end(w, at)?;
-        self.set_wakeup((kind, bit), (&task, prio as i32), success, cpu as i32);
+        let task = self.quick.tasks.get(task, &mut self.out.strings);
+        self.set_wakeup((kind, bit), task, success, cpu as i32);
         Some(end)
     }
 
     #[inline(always)]
     fn plugin_wakeup(&mut self, at: usize, kind: Kind, bit: u32) -> Option<usize> {
         let w = self.w;
-        let (task, at) = self.task(at, Form::Plugin)?;
+        let (task, at) = self.quick.plugin_prev.read(w, at)?;
         let (success, at) = self.success(at)?;
         let (cpu, at) = short_number(w, after(w, at, b" CPU:")?)?;
         let end = line_end(w, at)?;
-        self.set_wakeup((kind, bit), (&task, task.prio), success, cpu as i32);
+        let task = self.quick.plugin_prev.get(task, &mut self.out.strings);
+        self.set_wakeup((kind, bit), task, success, cpu as i32);
         Some(end)
     }
 
@@ -240,20 +245,19 @@ impl Line<'_> {
     }
 
     #[inline(always)]
-    fn set_wakeup(&mut self, what: (Kind, u32), task: (&Task, i32), success: Option<i64>, cpu: i32) {
-        self.row(what.0, what.1, task.0).prio(task.1).target_cpu(cpu).value(success);
+    fn set_wakeup(&mut self, what: (Kind, u32), task: Task, success: Option<i64>, cpu: i32) {
+        self.row(what.0, what.1, task).prio(task.prio).target_cpu(cpu).value(success);
     }
 
     #[inline(always)]
     fn migrate(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let at = after(w, at, b"comm=")?;
-        let (task, at) = self.task(at, Form::Pid)?;
-        let (prio, at) = short_number(w, after(w, at, b" prio=")?)?;
+        let (task, at) = self.quick.tasks.read(w, after(w, at, b"comm=")?)?;
         let (from, at) = short_number(w, after(w, at, b" orig_cpu=")?)?;
         let (to, at) = short_number(w, after(w, at, b" dest_cpu=")?)?;
         let end = line_end(w, at)?;
-        let row = self.row(Kind::Migrate, 4, &task).prio(prio as i32);
+        let task = self.quick.tasks.get(task, &mut self.out.strings);
+        let row = self.row(Kind::Migrate, 4, task).prio(task.prio);
         row.orig_cpu(from as i32).target_cpu(to as i32);
         Some(end)
     }
@@ -261,8 +265,7 @@ impl Line<'_> {
     #[inline(always)]
     fn runtime(&mut self, at: usize) -> Option<usize> {
         let w = self.w;
-        let at = after(w, at, b"comm=")?;
-        let (task, at) = self.task(at, Form::Pid)?;
+        let (task, at) = self.quick.accounts.read(w, after(w, at, b"comm=")?)?;
         let (ran, at) = number(w, after(w, at, b" runtime=")?)?;
         let mut at = after(w, at, b" [ns]")?;
         let mut vruntime = None;
@@ -271,18 +274,19 @@ impl Line<'_> {
             (vruntime, at) = (Some(n), after(w, next, b" [ns]")?);
         }
         let end = line_end(w, at)?;
-        self.row(Kind::StatRuntime, 5, &task).value(Some(ran)).value2(vruntime);
+        let task = self.quick.accounts.get(task, &mut self.out.strings);
+        self.row(Kind::StatRuntime, 5, task).value(Some(ran)).value2(vruntime);
         Some(end)
     }
 
     #[inline(always)]
     fn delay(&mut self, at: usize, kind: Kind, bit: u32) -> Option<usize> {
         let w = self.w;
-        let at = after(w, at, b"comm=")?;
-        let (task, at) = self.task(at, Form::Pid)?;
+        let (task, at) = self.quick.accounts.read(w, after(w, at, b"comm=")?)?;
         let (delay, at) = number(w, after(w, at, b" delay=")?)?;
         let end = line_end(w, after(w, at, b" [ns]")?)?;
-        self.row(kind, bit, &task).value(Some(delay));
+        let task = self.quick.accounts.get(task, &mut self.out.strings);
+        self.row(kind, bit, task).value(Some(delay));
         Some(end)
     }
 }
