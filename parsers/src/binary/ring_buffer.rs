@@ -90,8 +90,8 @@ impl Walk {
         (Walk { at: layout.data, end: end.min(page.len()), ts }, missed, fits)
     }
 
-    /// The next record of `page`, `None` at its end.
-    #[inline]
+    /// The next record of `page`, `None` at its end. Whoever states `be` gets code of one byte order.
+    #[inline(always)]
     pub fn next(&mut self, page: &[u8], be: bool) -> Result<Option<Record>, Damage> {
         while self.at < self.end {
             let at = self.at;
@@ -127,7 +127,7 @@ impl Walk {
         Ok(None)
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(&mut self, start: usize, len: usize, delta: u64) -> Result<Record, Damage> {
         if start + len > self.end {
             return Err(Damage { at: start });

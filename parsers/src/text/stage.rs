@@ -58,13 +58,13 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The id of the name of thread `tid` in a field that is padded with a zero and what was there before.
+    /// The id of the name of thread `tid` in a field that is padded with a zero and what was there before;
+    /// its first byte is the lowest.
     #[inline(always)]
-    pub fn intern(&mut self, tid: i64, field: [u8; 16], strings: &mut Strings) -> StrId {
-        let word = u128::from_le_bytes(field);
+    pub fn intern(&mut self, tid: i64, field: u128, strings: &mut Strings) -> StrId {
         let kept = &mut self.kept[tid as usize % NAMES];
-        if kept.0 != word {
-            *kept = (word, strings.intern_padded(field));
+        if kept.0 != field {
+            *kept = (field, strings.intern_padded(field.to_le_bytes()));
         }
         kept.1
     }

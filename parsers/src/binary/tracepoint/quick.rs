@@ -235,11 +235,11 @@ impl Shape {
 /// Name, number and the word behind them of the task that stands behind eight bytes of `fields`.
 /// `None` when they are not there, or have no name or no number.
 #[inline(always)]
-fn task(fields: &[u8], be: bool) -> Option<([u8; 16], i64, i32)> {
+fn task(fields: &[u8], be: bool) -> Option<(u128, i64, i32)> {
     let fields = fields.first_chunk::<32>()?;
-    let comm = *fields[8..].first_chunk::<16>()?;
+    let comm = u128::from_le_bytes(*fields[8..].first_chunk::<16>()?);
     let (tid, word) = (u32_at(fields, 24, be)? as i32, u32_at(fields, 28, be)? as i32);
-    (comm[0] != 0 && tid >= 0).then_some((comm, i64::from(tid), word))
+    (comm as u8 != 0 && tid >= 0).then_some((comm, i64::from(tid), word))
 }
 
 /// The name of thread `tid`; `None` when it is empty, does not lie in the record or is longer than names are.
@@ -260,7 +260,7 @@ fn name(record: &[u8], from: Name, be: bool, tid: i64, to: (&mut Names, &mut Str
             }
         }
     };
-    (word[0] != 0).then(|| to.0.intern(tid, word, to.1))
+    (word[0] != 0).then(|| to.0.intern(tid, u128::from_le_bytes(word), to.1))
 }
 
 fn padded(text: &[u8]) -> [u8; 16] {

@@ -26,6 +26,17 @@ enum Store {
     },
 }
 
+impl Store {
+    /// What pages lie in.
+    #[inline(always)]
+    fn bytes<'a>(&'a self, file: &'a [u8]) -> &'a [u8] {
+        match self {
+            Store::File { .. } => file,
+            Store::Chunks { chunk, .. } => chunk,
+        }
+    }
+}
+
 /// Something to report to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -46,9 +57,11 @@ pub struct Pages {
     walk: Walk,
     /// The current page ends before what it says it holds.
     cut: bool,
-    /// The record that comes next.
-    pub head: Record,
-    /// What was lost before `head`, or at the end.
+    /// Time of the record that comes next.
+    pub ts: u64,
+    /// Its payload, in the file or in the chunk.
+    payload: Range<usize>,
+    /// What was lost before that record, or at the end.
     pub missed: Missed,
     /// It was lost in the file, not by the kernel.
     pub torn: bool,
@@ -72,7 +85,6 @@ impl Pages {
     }
 
     fn new(layout: Layout, start: usize, store: Store) -> Self {
-        let head = Record { ts: 0, start: 0, len: 0 };
         Pages {
             layout,
             start,
@@ -80,21 +92,24 @@ impl Pages {
             page: 0..0,
             walk: Walk::default(),
             cut: false,
-            head,
+            ts: 0,
+            payload: 0..0,
             missed: Missed::No,
             torn: false,
             fault: None,
         }
     }
 
-    /// Moves on to the next record; false at the end.
-    #[inline]
-    pub fn advance(&mut self, file: &[u8]) -> bool {
+    /// Moves on to the next record; false at the end. `be` says again whether pages are big-endian, so
+    /// that a caller who states it gets code of one byte order.
+    #[inline(always)]
+    pub fn advance(&mut self, be: bool, file: &[u8]) -> bool {
+        debug_assert_eq!(be, self.layout.be);
         loop {
-            let page = page(&self.store, &self.page, file);
-            match self.walk.next(page, self.layout.be) {
-                Ok(Some(record)) => {
-                    self.head = record;
+            match self.walk.next(&self.store.bytes(file)[self.page.clone()], be) {
+                Ok(Some(Record { ts, start, len })) => {
+                    let start = self.page.start + start;
+                    (self.ts, self.payload) = (ts, start..start + len);
                     return true;
                 }
                 Ok(None) if !self.cut => {}
@@ -107,9 +122,9 @@ impl Pages {
     }
 
     /// The payload of the current record.
-    #[inline]
+    #[inline(always)]
     pub fn payload<'a>(&'a self, file: &'a [u8]) -> &'a [u8] {
-        &page(&self.store, &self.page, file)[self.head.start..self.head.start + self.head.len]
+        &self.store.bytes(file)[self.payload.clone()]
     }
 
     /// File offset of the current page, or of what follows its chunk.
@@ -128,6 +143,7 @@ impl Pages {
         left.start.saturating_sub(self.start) as u64
     }
 
+    #[cold]
     fn damaged(&mut self) {
         self.cut = false;
         self.fault = Some(Fault::Page(self.offset()));
@@ -171,7 +187,7 @@ impl Pages {
         }
         self.page = left.start..(left.start + size).min(left.end);
         left.start = self.page.end;
-        let (walk, missed, fits) = Walk::new(&self.layout, page(&self.store, &self.page, file));
+        let (walk, missed, fits) = Walk::new(&self.layout, &self.store.bytes(file)[self.page.clone()]);
         self.walk = walk;
         if missed != Missed::No && self.missed != Missed::Unknown {
             self.missed = missed;
@@ -179,14 +195,4 @@ impl Pages {
         self.cut = fits.is_err();
         true
     }
-}
-
-/// The bytes of the page at `at`.
-#[inline]
-fn page<'a>(store: &'a Store, at: &Range<usize>, file: &'a [u8]) -> &'a [u8] {
-    let from = match store {
-        Store::File { .. } => file,
-        Store::Chunks { chunk, .. } => chunk,
-    };
-    &from[at.clone()]
 }

@@ -160,21 +160,21 @@ impl Stream {
     /// Moves CPU `i` to its next record and puts it in the heap; false at its end.
     fn advance(&mut self, file: &[u8], i: u32, out: &mut Out) -> bool {
         let cpu = &mut self.cpus[i as usize];
-        let more = cpu.pages.advance(file);
+        let more = cpu.pages.advance(self.decoder.be(), file);
         if let Some(fault) = cpu.pages.fault.take() {
             report(fault, cpu.cpu, out);
         }
         if more {
-            self.heap.push(Reverse((cpu.pages.head.ts, i)));
+            self.heap.push(Reverse((cpu.pages.ts, i)));
         }
         more
     }
 
     /// Adds the current record of CPU `i`.
-    #[inline]
-    fn emit(&mut self, file: &[u8], i: u32, out: &mut Out) {
+    #[inline(always)]
+    fn emit<const BE: bool>(&mut self, file: &[u8], i: u32, out: &mut Out) {
         let cpu = &mut self.cpus[i as usize];
-        let ts = self.clock.ns(cpu.pages.head.ts);
+        let ts = self.clock.ns(cpu.pages.ts);
         let mut marks = 0;
         if cpu.pages.missed != Missed::No {
             self.stage.flush(&mut out.events, self.seq);
@@ -202,8 +202,7 @@ impl Stream {
             self.stage.flush(&mut out.events, self.seq);
         }
         let mut stamp = Stamp { ts_ns: ts, cpu: Some(cpu.cpu), quality: marks, ..Stamp::default() };
-        let be = self.decoder.be();
-        if self.decoder.stage::<false>(be, record, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings) {
+        if self.decoder.stage::<false>(BE, record, &mut stamp, &self.tasks, &mut self.stage, &mut out.strings) {
             self.seq += 1;
             return;
         }
@@ -230,6 +229,38 @@ impl Stream {
                 Diagnostic::new(code, message).at_offset(offset).on_cpu(cpu).at_ts(ts)
             });
         }
+    }
+
+    /// Adds records until there are `target` rows; false at the end. Code of one byte order is the faster.
+    fn rows<const BE: bool>(&mut self, file: &[u8], target: usize, out: &mut Out) -> bool {
+        while let Some(i) = self.current {
+            if out.events.len() + self.stage.len() >= target {
+                self.stage.flush(&mut out.events, self.seq);
+                return true;
+            }
+            // While this CPU stays the earliest the heap need not be touched.
+            let limit = self.heap.peek().map_or((u64::MAX, u32::MAX), |Reverse(next)| *next);
+            loop {
+                self.emit::<BE>(file, i, out);
+                let cpu = &mut self.cpus[i as usize];
+                let more = cpu.pages.advance(BE, file);
+                if let Some(fault) = cpu.pages.fault.take() {
+                    report(fault, cpu.cpu, out);
+                }
+                let next = (cpu.pages.ts, i);
+                if !more || next > limit {
+                    self.heap.extend(more.then_some(Reverse(next)));
+                    self.current = self.heap.pop().map(|Reverse((_, i))| i);
+                    break;
+                }
+                if out.events.len() + self.stage.len() >= target {
+                    self.stage.flush(&mut out.events, self.seq);
+                    return true;
+                }
+            }
+        }
+        self.stage.flush(&mut out.events, self.seq);
+        false
     }
 
     /// What can only be said at the end.
@@ -291,41 +322,14 @@ impl Parser for Stream {
         let target = out.events.len().saturating_add(rows);
         let bytes = self.bytes.clone();
         let file = (*bytes).as_ref();
-        while let Some(i) = self.current {
-            if out.events.len() + self.stage.len() >= target {
-                self.stage.flush(&mut out.events, self.seq);
-                return Ok(true);
-            }
-            // While this CPU stays the earliest the heap need not be touched.
-            let limit = self.heap.peek().map_or((u64::MAX, u32::MAX), |Reverse(next)| *next);
-            loop {
-                self.emit(file, i, out);
-                let cpu = &mut self.cpus[i as usize];
-                if cpu.pages.advance(file) {
-                    let fault = cpu.pages.fault.take();
-                    let ts = cpu.pages.head.ts;
-                    if let Some(fault) = fault {
-                        report(fault, cpu.cpu, out);
-                    }
-                    if (ts, i) > limit {
-                        self.heap.push(Reverse((ts, i)));
-                        self.current = self.heap.pop().map(|Reverse((_, i))| i);
-                        break;
-                    }
-                } else {
-                    if let Some(fault) = cpu.pages.fault.take() {
-                        report(fault, cpu.cpu, out);
-                    }
-                    self.current = self.heap.pop().map(|Reverse((_, i))| i);
-                    break;
-                }
-                if out.events.len() + self.stage.len() >= target {
-                    self.stage.flush(&mut out.events, self.seq);
-                    return Ok(true);
-                }
-            }
+        let more = if self.decoder.be() {
+            self.rows::<true>(file, target, out)
+        } else {
+            self.rows::<false>(file, target, out)
+        };
+        if more {
+            return Ok(true);
         }
-        self.stage.flush(&mut out.events, self.seq);
         if !self.done {
             self.done = true;
             self.consumed = file.len() as u64;
