@@ -315,6 +315,12 @@ impl Listed {
 
     /// The places of the least and of the greatest entry that a page uses.
     fn bounds(&self, page: &[u32], number: u32, used: &mut [u32]) -> Option<(u32, u32)> {
+        if used.len() <= 64 {
+            // A bit for each of few entries.
+            let met = page.iter().fold(0u64, |met, place| met | 1 << (place % 64));
+            let met = (0..64).filter(|place| met >> place & 1 == 1);
+            return met.fold(None, |found, place| self.wider(found, Some((place, place))));
+        }
         page.iter().for_each(|place| used[*place as usize] = number);
         let met = (0u32..).zip(used.iter()).filter(|(_, page)| **page == number);
         met.fold(None, |found, (place, _)| self.wider(found, Some((place, place))))

@@ -59,10 +59,10 @@ pub fn hybrid(values: &[u32], width: u32, out: &mut Vec<u8>) {
 fn pack_group(group: &[u32; GROUP], width: u32, out: &mut Vec<u8>) {
     if width <= 8 {
         let word = group.iter().rev().fold(0u64, |word, v| word << width | u64::from(*v));
-        out.extend_from_slice(&word.to_le_bytes()[..width as usize]);
+        append(&word.to_le_bytes(), width as usize, out);
     } else if width <= 16 {
         let word = group.iter().rev().fold(0u128, |word, v| word << width | u128::from(*v));
-        out.extend_from_slice(&word.to_le_bytes()[..width as usize]);
+        append(&word.to_le_bytes(), width as usize, out);
     } else {
         let (mut word, mut bits) = (0u64, 0);
         for v in group {
@@ -75,6 +75,15 @@ fn pack_group(group: &[u32; GROUP], width: u32, out: &mut Vec<u8>) {
             }
         }
     }
+}
+
+/// Appends the first `n` of some bytes. To append all and to cut is faster than to copy a number of bytes
+/// that is not known before.
+#[inline(always)]
+fn append<const N: usize>(bytes: &[u8; N], n: usize, out: &mut Vec<u8>) {
+    let end = out.len() + n.min(N);
+    out.extend_from_slice(bytes);
+    out.truncate(end);
 }
 
 /// Values of a block of differences, by four mini blocks of one width each.
