@@ -99,7 +99,7 @@ fn task_text(w: &Window, bracket: usize) -> ([u8x16; 3], usize) {
     let last = bracket + CPU_WIDTH - MIN_BRACKET;
     let text = [lanes16(w, 0), lanes16(w, last.min(16)), lanes16(w, last)];
     let mixed = load8(w, bracket - 10) ^ load8(w, bracket - 3).rotate_left(29);
-    (text, (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as usize % TASKS & !1)
+    (text, ((mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as usize % TASKS) & !1)
 }
 
 impl QuickHead {

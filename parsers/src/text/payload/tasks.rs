@@ -189,7 +189,7 @@ impl<F: Form> Tasks<F> {
     #[inline(always)]
     pub fn read(&mut self, w: &Window, at: usize) -> Option<(usize, usize)> {
         let key = F::key(w, at)?;
-        let mut place = (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize % KEPT & !1;
+        let mut place = ((key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize % KEPT) & !1;
         if !self.known[place].is_at(w, at) {
             if self.known[place + 1].is_at(w, at) {
                 place += 1;
