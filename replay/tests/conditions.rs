@@ -1,5 +1,6 @@
 //! Queues under a lock, with a condition variable: who waits for whom, and who is drawn where.
 
+use tracekit_replay::speeds::Speeds;
 use tracekit_replay::workload;
 
 /// What the tasks of a workload do is as expected.
@@ -49,6 +50,23 @@ fn the_lock_is_held_until_the_sender_is_back() {
     };
     as_expected(&text("condition", "A[3,5)"));
     as_expected(&text("each", "A[1,3)"));
+}
+
+/// The reader preempts the sender before it is back from its system call, and waits for the lock: where
+/// CPUs are equally fast, and where the least that a task can do takes less than half a nanosecond.
+#[test]
+fn a_sender_is_preempted_before_it_is_back() {
+    let text = "policy: cfs\ncpus: 3\nuntil: 30\ntolerance: 10us\nqueue web: wakes=condition\n\
+                S cpus=0: R2 M(web: R2) R2 Z\nA cpus=0 policy=fifo prio=10: A(web) Z\n\
+                expect: S[0,2) A[2,4) S[4,6)\n";
+    as_expected(text);
+    let mut scenario = workload::parse(text, None).expect("a workload");
+    scenario.machine.speeds = Speeds::of(&[0.2, 1.0, 1.0]);
+    assert_eq!(scenario.machine.speeds.time(0, 0, 1), 0);
+    let run = scenario.run().expect("it runs");
+    // Both do all of their 4 and 2 ms.
+    let took: Vec<i64> = run.ran.iter().map(|ran| scenario.machine.speeds.work(0, 0, *ran) / 10_000).collect();
+    assert_eq!(took, [400, 200]);
 }
 
 /// What is written to a pipe wakes its reader as one whose waker sleeps soon: Linux has it come to the

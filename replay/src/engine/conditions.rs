@@ -103,7 +103,9 @@ impl Engine {
     pub(super) fn returns(&mut self, cpu: Cpu, t: TaskId) -> bool {
         let Some(i) = self.conditions.returning.iter().position(|r| r.0 == t) else { return false };
         if self.k.cpus[cpu].need_resched {
-            return !self.begin(cpu, t, 1, false);
+            // It is preempted within the least time: 1 ns of work takes none where a CPU does several.
+            let least = self.k.speeds.work(cpu, self.k.now, self.k.now + 1).max(1);
+            return !self.begin(cpu, t, least, false);
         }
         let (_, lock) = self.conditions.returning.swap_remove(i);
         self.release(cpu, t, lock);
