@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +13,7 @@ import tracekit as tk
 from tracekit.cli import main
 from tracekit.errors import OutputError, ReplayError
 from tracekit.machine import parse_machine
-from tracekit.whatif.basis import unrecorded
+from tracekit.whatif.basis import unheld_machine, unrecorded
 from tracekit.whatif.generating import generate
 from tracekit.whatif.scenario import cpu_settings, parse_set
 
@@ -219,3 +220,44 @@ def test_settings_of_a_cpu_are_read() -> None:
     assert str(override) == "cpu:3: capacity=512,khz=600000"
     with pytest.raises(ReplayError, match="expected a number"):
         parse_set("cpu:x: capacity=512")
+
+
+@pytest.mark.parametrize(
+    ("cpus", "named"),
+    [
+        ("{cpu = 0, capacity = 512, node = 0}, {cpu = 1, capacity = 512, node = 0}", []),
+        ("{cpu = 0, capacity = 512}, {cpu = 1, capacity = 1024}", ["CPUs of different capacity"]),
+        ('{cpu = 0, llc = "0"}, {cpu = 1, llc = "1"}', ["several last-level caches"]),
+        ('{cpu = 0, llc = "0-1"}, {cpu = 1, llc = "0-1"}', []),
+        ("{cpu = 0, node = 0}, {cpu = 1, node = 1}", ["several last-level caches"]),
+    ],
+)
+def test_a_machine_unlike_those_of_the_captures_is_named(tmp_path: Path, cpus: str, named: list[str]) -> None:
+    """Phones have big and little CPUs, servers several caches: no prediction of either was held."""
+    capture(tmp_path, frequencies=False)
+    machine = f'schema = 1\n[kernel]\nos = "linux"\nhz = 250\n[machine]\ncpus = [{cpus}]\n'
+    (tmp_path / "capture.machine.toml").write_text(machine)
+    found = tk.compare(tk.read(tmp_path / "capture.txt"), "cfs", identity="cfs", runs=2)
+    assert found.repeated is not None
+    assert found.repeated.unheld["cfs"] == named
+    assert [s for s in found.not_recorded if "never held" in s and all(n in s for n in named)] or not named
+    assert not named or not found.table["validated"].max()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "llc", "named"),
+    [(4, None, []), (8, "0-7", []), (8, None, ["more than 4 CPUs whose caches no machine.toml lists"])],
+)
+def test_of_many_cpus_the_caches_must_be_known(
+    tmp_path: Path, cpus: int, llc: str | None, named: list[str]
+) -> None:
+    records = [burst(1 + cpu, 11.001 + cpu, cpu, (f"T{cpu}", 70 + cpu)) for cpu in range(cpus)]
+    path = tmp_path / "capture.txt"
+    path.write_text("# tracer: nop\n" + "".join(text for _, text in sorted(itertools.chain(*records))))
+    if llc is not None:
+        listed = ", ".join(f'{{cpu = {cpu}, llc = "{llc}"}}' for cpu in range(cpus))
+        machine = f'schema = 1\n[kernel]\nos = "linux"\nhz = 250\n[machine]\ncpus = [{listed}]\n'
+        (tmp_path / "capture.machine.toml").write_text(machine)
+    trace = tk.read(path)
+    assert trace.cpus.height == cpus
+    assert unheld_machine(trace, tk.replay(trace, "cfs")) == named

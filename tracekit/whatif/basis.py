@@ -22,6 +22,7 @@ __all__ = [
     "MIN_SAMPLES",
     "inferred",
     "uneven",
+    "unheld_machine",
     "unknown_machine",
     "unmeasured_cpus",
     "unrecorded",
@@ -43,6 +44,10 @@ EVENED = {
     # usr/src/uts/common/disp/disp.c of illumos, setbackdq.
     "solaris-ts": "Solaris queues a thread on the next CPU where the queue there is shorter",
 }
+#: Of more CPUs it must be known that they share one last-level cache (AMD's Zen 2 has one for every
+#: four cores): replays know none, and of a machine with two they hold less (docs/validation-several.md,
+#: "Eight CPUs").
+ONE_CACHE = 4
 #: Share of a replay from which on it is said that the queues of its CPUs are uneven.
 UNEVEN = 0.05
 
@@ -163,6 +168,34 @@ def unmeasured_cpus(trace: Trace, replay: Trace) -> str | None:
         return None
     which, whose = ("CPU", "its speed is") if len(used) == 1 else ("CPUs", "their speeds are")
     return f"the recording hardly used {which} {', '.join(map(str, used))}, so that {whose} not known"
+
+
+def unheld_machine(trace: Trace, replay: Trace) -> list[str]:
+    """Name what the recorded machine has and that of no capture had that predictions were held against.
+
+    Parameters
+    ----------
+    trace, replay
+        The recording, and a replay of it.
+
+    Returns
+    -------
+    list of str
+        Capacities that differ, where the recording or the machine beside it says so; several last-level
+        caches or NUMA nodes, as the machine beside the trace lists them; and that it lists none, of more CPUs
+        than mostly share one.
+    """
+    found = []
+    if any(row["name"] == "capacities of CPUs" for row in inferred(replay)):
+        found.append("CPUs of different capacity")
+    cpus = None if trace.machine is None else trace.machine.cpus
+    if cpus is not None:
+        caches = cpus["llc"].drop_nulls().list.sort().unique().len()
+        if max(caches, cpus["node"].drop_nulls().n_unique()) > 1:
+            return [*found, "several last-level caches"]
+    if trace.cpus.height > ONE_CACHE and (cpus is None or not cpus["llc"].count()):
+        found.append(f"more than {ONE_CACHE} CPUs whose caches no machine.toml lists")
+    return found
 
 
 def uneven(replay: Trace) -> str | None:

@@ -16,7 +16,7 @@ from tracekit.errors import FilterError, FilterWarning, ReplayError
 from tracekit.filters import CommPattern, Selection
 from tracekit.harmless import printable
 from tracekit.trace import Trace
-from tracekit.whatif.basis import unmeasured_cpus
+from tracekit.whatif.basis import unheld_machine, unmeasured_cpus
 from tracekit.whatif.calibration import keeps_phase
 from tracekit.whatif.comparison import Comparison, keep_fidelity, metrics_of, sampling_of
 from tracekit.whatif.fidelity import NEEDS, Fidelity, fidelity
@@ -224,9 +224,11 @@ def compare(
     found = known_of(programs, trace, by, repeated, classes)
     unmeasured = {label: said for label, run in plain.items() if (said := unmeasured_cpus(trace, run))}
     plainly = found.plain or shared["plain"]
-    most = max(trace.cpus.height, cpus or 0)
+    most, machine = max(trace.cpus.height, cpus or 0), unheld_machine(trace, same)
     never = {
-        label: [] if programs.stated else unheld((same.policy, run.policy), most, attributes)
+        label: []
+        if programs.stated
+        else unheld((same.policy, run.policy), most, attributes, other_cpus) + machine
         for label, run in plain.items()
     }
     found = replace(found, unmodelled=unmodelled, unmeasured=unmeasured, unheld=never, plain=plainly)

@@ -51,9 +51,12 @@ CHANGES = (
     "same scheduler",
 )
 #: What the captures of the lab were recorded under: schedulers by name, with their forms (kernels 5.10, 6.1,
-#: 6.12, 6.18 and 7.3) and their real-time classes, on so many CPUs. SCHED_DEADLINE is in none.
+#: 6.12, 6.18 and 7.3) and their real-time classes, on so many CPUs, all of one capacity and, of more than four,
+#: with one last-level cache (docs/validation-several.md, "Eight CPUs"). SCHED_DEADLINE is in none.
 HELD = {"cfs": {"form=6.1"}, "eevdf": {"version=6.12", "version=6.18", "version=7.3"}}
-HELD_CPUS = 4
+HELD_CPUS = 8
+#: The same where another number of CPUs is asked for.
+CHANGED_CPUS = 4
 #: Fewest rows that an entry is fitted to. A 90 % quantile of fewer is their maximum
 #: (split-conformal: n >= 9), and 30 rows keep its standard error below 6 percentage points.
 MIN_ROWS = 30
@@ -111,7 +114,9 @@ def change_class(
     return "same scheduler" if one == two else "other kernel"
 
 
-def unheld(policies: Iterable[str], cpus: int, attributes: Iterable[str] = ()) -> list[str]:
+def unheld(
+    policies: Iterable[str], cpus: int, attributes: Iterable[str] = (), changed: bool = False
+) -> list[str]:
     """Name what no capture of the lab had, so that what a prediction misses there was never measured.
 
     Parameters
@@ -122,6 +127,8 @@ def unheld(policies: Iterable[str], cpus: int, attributes: Iterable[str] = ()) -
         The most CPUs that one of them has.
     attributes
         Attributes of tasks that are changed.
+    changed
+        The number of CPUs is another one.
 
     Returns
     -------
@@ -137,6 +144,8 @@ def unheld(policies: Iterable[str], cpus: int, attributes: Iterable[str] = ()) -
         found.append("SCHED_DEADLINE")
     if cpus > HELD_CPUS:
         found.append(f"more than {HELD_CPUS} CPUs")
+    elif changed and cpus > CHANGED_CPUS:
+        found.append(f"another number of CPUs beyond {CHANGED_CPUS}")
     return found
 
 
