@@ -51,8 +51,8 @@ CHANGES = (
     "same scheduler",
 )
 #: What the captures of the lab were recorded under: schedulers by name, with their forms (kernels 5.10, 6.1,
-#: 6.12, 6.18 and 7.3) and their real-time classes, on so many CPUs, all of one capacity and, of more than four,
-#: with one last-level cache (docs/validation-several.md, "Eight CPUs"). SCHED_DEADLINE is in none.
+#: 6.12, 6.18 and 7.3) and their real-time classes, on so many CPUs, all of one capacity and with one
+#: last-level cache (docs/validation-several.md, "Eight CPUs"). SCHED_DEADLINE is in none.
 HELD = {"cfs": {"form=6.1"}, "eevdf": {"version=6.12", "version=6.18", "version=7.3"}}
 HELD_CPUS = 8
 #: The same where another number of CPUs is asked for.
