@@ -7,6 +7,9 @@
 # VARIANTS say how many and what. Now and then an emulated CPU stops for good, and the guest with it, which
 # is ended after LIMIT s (1800).
 set -eu
+for program in qemu-system-x86_64 cpio xz insmod perf ip dpkg-deb; do
+    command -v "$program" > /dev/null || { echo "guest.sh: $program is not installed" >&2; exit 2; }
+done
 package=$(realpath "$1")
 record=$(dirname "$(realpath "$0")")/record.sh
 rounds=${3:-2}

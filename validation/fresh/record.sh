@@ -8,6 +8,8 @@
 # folder is only prepared; with PREPARED it was, perhaps elsewhere, and neither cc nor tracekit is wanted.
 set -eu
 length=2.6
+# One load for each CPU.
+cpus=$(seq "$(nproc)")
 postgres=$(ls -d /usr/lib/postgresql/*/bin/postgres 2> /dev/null | tail -n 1)
 bin=${postgres%/*}
 # PostgreSQL does not run as root.
@@ -17,8 +19,8 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups'
 work() {
     case $1 in
     build) (cd src; rm -f ./*.o; $2 make -s -j4 &) ;;
-    zip | pipe | pool | commands | java | go | lock) for i in 1 2; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
-    web | node | postgres | redis | nginx) for i in 1 2 3; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
+    zip | pipe | pool | commands | java | go | lock) for i in $cpus; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
+    web | node | postgres | redis | nginx) for i in $cpus more; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
     esac
     case $1 in
     build | zip) $3 ./probe 1 $length & $3 ./probe 2 $length & ;;
