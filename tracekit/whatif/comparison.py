@@ -135,7 +135,7 @@ class Comparison:
         """What the replays do not know or do not model, and what was never held against real captures.
 
         Sentences: those of `tracekit.whatif.basis.unrecorded`, and one of what `tracekit.whatif.row_error.unheld`
-        names for any of the replays.
+        and `tracekit.whatif.basis.unheld_machine` name for any of the replays.
         """
         said = unrecorded(self.identity, *self.replays.values())
         found = {} if self.repeated is None else self.repeated.unheld

@@ -52,7 +52,8 @@ class Repeated:
         Label to why no prediction under it has an interval.
     unheld
         Label to what of the recording or of the replay no capture of the lab had, see
-        `tracekit.whatif.row_error.unheld`: its rows are not validated.
+        `tracekit.whatif.row_error.unheld` and `tracekit.whatif.basis.unheld_machine`: its rows are not
+        validated.
     poor
         Why no row can be trusted, see `tracekit.whatif.trust.poorly`.
     sooner

@@ -327,6 +327,7 @@ mod tests {
         for other in [&b"fifteen letters next_pid=1234567 next_prio=1200\n"[..], &next[1..]] {
             assert!(!taken::<Next>(next, other), "{other:?}");
         }
+        assert!(!taken::<Prev>(b"ab prev_pid=16 prev_prio=1 ", b"ab next_pid=16 next_prio=1 "));
     }
 
     #[test]
