@@ -18,8 +18,8 @@ use super::waits::{Wait, Waits};
 use crate::history::{By, EventKind, History, Off, TaskHistory, TaskIndex};
 use crate::task::Ns;
 
-/// Wakeups by tasks that a server needs.
-const FEW: usize = 3;
+/// Wakeups by tasks that a server needs, and waits of a sender for those that it woke.
+pub(super) const FEW: usize = 3;
 /// Share of contested wakeups in which another than the one that slept longest may have been woken in a
 /// pool: of few wakeups, and of so many that chance is ruled out. By chance it is half; where sleeps for
 /// a lock are among them, some 15 % in pools of 8 and 16 threads, and 25 % for single ones of them.
@@ -80,26 +80,6 @@ impl Network {
     /// True when a message from station `from` to the task `to` goes to its own queue.
     pub fn answers(&self, from: usize, to: TaskIndex) -> bool {
         self.station[to as usize].is_some_and(|s| self.stations[s].answers.contains(&from))
-    }
-
-    /// The same, but servers that are alone have one queue only.
-    pub fn one_queue_alone(&self) -> Self {
-        let mut other = self.clone();
-        for s in other.stations.iter_mut().filter(|s| self.is_server_alone(s)) {
-            s.calls.clear();
-            s.answers.clear();
-        }
-        other
-    }
-
-    /// True when servers that are alone have one queue already.
-    pub fn all_one_queue_alone(&self) -> bool {
-        let one_queue = |s: &Station| s.calls.is_empty() && s.answers.is_empty();
-        self.stations.iter().filter(|s| self.is_server_alone(s)).all(one_queue)
-    }
-
-    fn is_server_alone(&self, station: &Station) -> bool {
-        station.members.len() == 1 && self.server[station.members[0] as usize]
     }
 
     /// The same, but station `from` sends to `to`, though that never shows.
@@ -292,9 +272,12 @@ impl Network {
         }
     }
 
-    /// Which stations read from two queues.
+    /// Which stations read from two queues: sources, and servers that share one. A server that is alone reads
+    /// everything from one queue.
     fn find_replies(&mut self, history: &History, tracks: &[Track]) {
-        for s in 0..self.stations.len() {
+        let alone = |s: &Station| s.members.len() == 1 && self.server[s.members[0] as usize];
+        let several: Vec<usize> = (0..self.stations.len()).filter(|s| !alone(&self.stations[*s])).collect();
+        for s in several {
             // Who ends the sleeps that begin right behind a message to each target; None: the first sleeps.
             let mut behind: BTreeMap<Option<usize>, BTreeMap<usize, usize>> = BTreeMap::new();
             for &m in &self.stations[s].members {

@@ -32,25 +32,9 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The likeliest network of those that `net` may be, and the flow of messages through it. A
-    /// server that is alone may read its answers from a queue of their own, or everything from one:
-    /// what explains more.
+    /// The likeliest network of those that `net` may be, and the flow of messages through it.
     pub(super) fn best(&self, net: Network) -> (Network, Flow) {
-        let before = self.budget.spent();
-        let other = self.with_silent_senders(net.one_queue_alone());
-        let took = self.budget.spent() - before;
-        // The same network once more would take the same steps, which count.
-        let net = if net.all_one_queue_alone() && took <= self.budget.left() {
-            self.budget.spend(took);
-            other.0
-        } else {
-            let this = self.with_silent_senders(net);
-            if other.1.unexplained() <= this.1.unexplained() {
-                other.0
-            } else {
-                this.0
-            }
-        };
+        let net = self.with_silent_senders(net);
         let flow = self.found(&net);
         (net, flow)
     }
@@ -80,7 +64,7 @@ impl Search<'_> {
 
     /// A station whose messages never show looks as if it sent none: it does where that explains
     /// what others read.
-    fn with_silent_senders(&self, net: Network) -> (Network, Flow) {
+    fn with_silent_senders(&self, net: Network) -> Network {
         let flow = self.follow(&net, &[1; PASSES], TRIAL);
         let mut best = (net, flow);
         let mut left = TRIES;
@@ -98,7 +82,7 @@ impl Search<'_> {
                 _ => break,
             }
         }
-        best
+        best.0
     }
 
     /// The flow of messages through `net`: a pass over the trace for each of `widths`, which
