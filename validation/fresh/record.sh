@@ -2,7 +2,7 @@
 # Records work of every day on this machine, and the same set up otherwise: what `python -m validation.fresh`
 # holds predictions against. `record.sh DIR [ROUNDS]`, as root, some 45 s a workload and round, nothing
 # beside it; it wants perf, cc, make, gzip, coreutils, python3, chrt, taskset and tracekit on the path.
-# node, javac, go, PostgreSQL, Redis (redis-server and redis-benchmark), and nginx with wrk, where they are
+# node, javac, go, rustc, PostgreSQL, Redis (redis-server and redis-benchmark), and nginx with wrk, where they are
 # there, make one more workload each; the CPU controller of cgroups, where it may be used, groups.
 # DIR/pairs.tsv names what to compare. WORKLOADS and VARIANTS take some of them. With no round the
 # folder is only prepared; with PREPARED it was, perhaps elsewhere, and neither cc nor tracekit is wanted.
@@ -19,7 +19,7 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups'
 work() {
     case $1 in
     build) (cd src; rm -f ./*.o; $2 make -s -j4 &) ;;
-    zip | pipe | pool | commands | java | go | lock) for i in $cpus; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
+    zip | pipe | pool | commands | java | go | lock | threads) for i in $cpus; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
     web | node | postgres | redis | nginx) for i in $cpus more; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
     esac
     case $1 in
@@ -43,6 +43,7 @@ work() {
     pipe) ($3 timeout $length cat text text text | $3 timeout $length tr a b | $3 timeout $length md5sum > /dev/null) & ;;
     pool) $3 timeout $length python3 pool.py & ;;
     lock) $3 ./lock $length & ;;
+    threads) $3 ./threads 2.3 & ;;
     commands) $3 timeout $length bash -c 'while :; do /bin/true; date > /dev/null; echo a | cat > /dev/null; done' & ;;
     esac
     sleep $length
@@ -214,6 +215,74 @@ func main() {
 J
     go build -o gowork gowork.go
 fi
+if command -v rustc > /dev/null; then
+    workloads="$workloads threads"
+    cat > threads.rs <<'R'
+// Requests that come at random, a dispatcher, and eight threads that share a queue under a lock.
+use std::collections::VecDeque;
+use std::sync::{mpsc, Arc, Condvar, Mutex};
+use std::thread::{self, Builder};
+use std::time::{Duration, Instant};
+
+fn random(x: &mut u64) -> f64 {
+    *x ^= *x << 13;
+    *x ^= *x >> 7;
+    *x ^= *x << 17;
+    (*x >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn work(us: f64) {
+    let mut x = 1u64;
+    for i in 0..(us * 500.0) as u64 {
+        x = std::hint::black_box(x.wrapping_mul(6364136223846793005).wrapping_add(i));
+    }
+}
+
+fn main() {
+    let length: f64 = std::env::args().nth(1).unwrap().parse().unwrap();
+    let queue = Arc::new((Mutex::new(VecDeque::new()), Condvar::new()));
+    let (done, answers) = mpsc::channel();
+    for _ in 0..8 {
+        let (queue, done) = (queue.clone(), done.clone());
+        let one = move || loop {
+            let mut waiting = queue.0.lock().unwrap();
+            while waiting.is_empty() {
+                waiting = queue.1.wait(waiting).unwrap();
+            }
+            let us = waiting.pop_front().unwrap();
+            drop(waiting);
+            work(us);
+            done.send(us).unwrap();
+        };
+        Builder::new().name("thread".into()).spawn(one).unwrap();
+    }
+    let (send, requests) = mpsc::channel();
+    let dispatch = move || {
+        for us in requests {
+            work(20.0);
+            let mut waiting = queue.0.lock().unwrap();
+            waiting.push_back(us);
+            queue.1.notify_one();
+        }
+    };
+    Builder::new().name("dispatcher".into()).spawn(dispatch).unwrap();
+    let (begin, end) = (Instant::now(), Duration::from_secs_f64(length));
+    let source = move || {
+        let (mut x, mut at) = (88172645463325252, Duration::ZERO);
+        while at < end {
+            at += Duration::from_secs_f64(-(1.0 - random(&mut x)).ln() * 2e-3);
+            thread::sleep(at.saturating_sub(begin.elapsed()));
+            send.send(500.0 + 2000.0 * random(&mut x)).unwrap();
+        }
+    };
+    Builder::new().name("source".into()).spawn(source).unwrap();
+    while begin.elapsed() < end {
+        let _ = answers.recv_timeout(end.saturating_sub(begin.elapsed()));
+    }
+}
+R
+    rustc -O -o threads threads.rs
+fi
 if [ -n "$postgres" ]; then
     workloads="$workloads postgres"
     rm -rf db
@@ -293,6 +362,7 @@ for round in $(seq "$rounds"); do
         node) back='sha512sum*' front='/^(node|libuv|V8|Delayed|Signal)/' ;;
         java) back='gzip*' front='/^(java|pool-|G[C1] |VM |C[12] |Reference|Finalizer|Signal|Service|Monitor|Notification|Common|Attach)/' ;;
         go) back='gzip*' front='gowork' ;;
+        threads) back='gzip*' front='/^(threads?|dispatcher|source)$/' ;;
         postgres) back='sha512sum*' front='/^(postgres|pgbench)$/' ;;
         redis) back='sha512sum*' front='/^(redis-|bio_|jemalloc)/' ;;
         nginx) back='sha512sum*' front='nginx' ;;
