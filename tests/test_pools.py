@@ -10,6 +10,38 @@ import pytest
 import tracekit as tk
 from validation.answers import late
 
+#: Threads that take requests from a queue under a lock, and another one that collects what comes of them,
+#: for which both take a second lock.
+COLLECTED = """
+policy: eevdf
+cpus: 2
+hz: 250
+until: 3000
+queue web: wakes=signal
+Source: (S~exp({gap}) P(requests))*
+Dispatcher: (W(requests) R0.02 M(web: R~uniform(0.5,2.5) L(second) P(done) K0.02 G(second)))*
+Thread*{threads}: (A(web))*
+Main: (W(done) L(second) R0.005 G(second))*
+Hog*2: R∞
+"""
+
+
+@pytest.mark.parametrize(("gap", "threads"), [(1.5, 4), (3, 8)])
+def test_who_collects_what_a_pool_did_goes_on_waiting(tmp_path: Path, gap: float, threads: int) -> None:
+    """It wakes threads of the pool, which wait for its lock, but feeds them nothing: the pool wakes it more
+    often than others do. Whichever thread does the work, it waits for that one.
+    """
+    tk.generate(COLLECTED.format(gap=gap, threads=threads), tmp_path / "pool.txt", "ftrace")
+    recorded = tk.read(tmp_path / "pool.txt")
+    programs = tk.Programs(recorded)
+    said = programs.inferred.filter(name="unexplained messages")["how"].to_list()
+    assert any("take its work as it comes" in how for how in said)
+
+    def slept(trace: tk.Trace) -> int:
+        return trace.slices.filter(pl.col("comm").cast(pl.String) == "Main", pl.col("sleep_ns") > 0).height
+
+    assert slept(recorded) / 2 < slept(programs.run("eevdf")) <= slept(recorded)
+
 
 @pytest.mark.parametrize(
     "name", ["server-default", "server-hogsnice19", "server-workfifo", "server-hogsidle"]

@@ -381,7 +381,9 @@ pub enum Calls {
     First,
     /// Each wakes a reader (a futex).
     Each,
-    /// Each wakes a reader by a condition variable, under a lock.
+    /// Each wakes a reader, under a lock that readers take as well (a condition variable).
+    Signal,
+    /// The same by the condition variable of glibc 2.25 to 2.40, for whose waiters a sender may wait.
     Condition,
 }
 

@@ -36,6 +36,7 @@ fn a_signal_waits_for_a_reader_that_has_no_cpu() {
     };
     as_expected(&text("condition", "S[0,5) S[20,21)", ("A[20,22)", "")));
     as_expected(&text("each", "S[0,6)", ("", "B[5,7)")));
+    as_expected(&text("signal", "S[0,6)", ("", "B[5,7)")));
 }
 
 /// The lock is held until the sender is back from its system call, which takes another 2 in the
@@ -49,6 +50,7 @@ fn the_lock_is_held_until_the_sender_is_back() {
         )
     };
     as_expected(&text("condition", "A[3,5)"));
+    as_expected(&text("signal", "A[3,5)"));
     as_expected(&text("each", "A[1,3)"));
 }
 

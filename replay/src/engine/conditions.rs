@@ -4,11 +4,12 @@
 //! one that is preempted there, by whom it has woken or another, still holds it. A reader takes it
 //! to look, and again when it is woken.
 //!
-//! The condition variable is that of glibc 2.25 to 2.40 (nptl/pthread_cond_common.c). Those that
-//! wait are in two groups. Signals go to the older one; when nobody is left there, the younger one
-//! takes its place. Before that, whoever signals waits until all of the older one have run, for as
-//! long as they wait for a CPU, and keeps its lock meanwhile (`__condvar_quiesce_and_switch_g1`).
-//! From 2.41 on nobody waits there.
+//! With [`Calls::Condition`] the condition variable is that of glibc 2.25 to 2.40
+//! (nptl/pthread_cond_common.c). Those that wait are in two groups. Signals go to the older one; when
+//! nobody is left there, the younger one takes its place. Before that, whoever signals waits until all
+//! of the older one have run, for as long as they wait for a CPU, and keeps its lock meanwhile
+//! (`__condvar_quiesce_and_switch_g1`). With [`Calls::Signal`] nobody waits there (glibc from 2.41 on,
+//! Rust).
 
 use super::Engine;
 use crate::policy::Wake;
@@ -20,6 +21,8 @@ use crate::task::{Cpu, Sleep, TaskId};
 pub(super) struct Conditions {
     /// The lock of each queue that has one.
     lock: Vec<Option<usize>>,
+    /// Whether those that wait for it are in two groups.
+    grouped: Vec<bool>,
     /// Who waits in the younger group; those of the older one are the readers of the queue.
     younger: Lists,
     /// How many of the older group have not run since they waited.
@@ -33,10 +36,13 @@ pub(super) struct Conditions {
 impl Conditions {
     /// None waited for yet. The locks have the numbers behind the first `locks`.
     pub fn new(calls: &[Calls], queues: usize, locks: usize) -> Self {
-        let has = |q: &usize| calls.get(*q) == Some(&Calls::Condition);
-        let lock: Vec<Option<usize>> = (0..queues).map(|q| has(&q).then_some(locks + q)).collect();
+        let of = |q: usize| calls.get(q).copied().unwrap_or_default();
+        let has = |q: usize| matches!(of(q), Calls::Signal | Calls::Condition);
+        let lock: Vec<Option<usize>> = (0..queues).map(|q| has(q).then_some(locks + q)).collect();
+        let grouped = (0..queues).map(|q| of(q) == Calls::Condition).collect();
         let n = if lock.iter().any(Option::is_some) { queues } else { 0 };
-        Conditions { lock, younger: Lists::new(n), older: vec![0; n], signaller: vec![None; n], returning: Vec::new() }
+        let (younger, returning) = (Lists::new(n), Vec::new());
+        Conditions { lock, grouped, younger, older: vec![0; n], signaller: vec![None; n], returning }
     }
 
     /// How many locks there are.
@@ -74,7 +80,7 @@ impl Engine {
             return false;
         }
         let c = &mut self.conditions;
-        if !self.readers.is_empty(queue) || c.younger.is_empty(queue) {
+        if !c.grouped[queue] || !self.readers.is_empty(queue) || c.younger.is_empty(queue) {
             return true;
         }
         if c.older[queue] > 0 {
@@ -116,13 +122,15 @@ impl Engine {
     /// somebody else holds the lock.
     pub(super) fn reads_under(&mut self, cpu: Cpu, t: TaskId, queue: usize, called: bool) -> bool {
         let Some(lock) = self.conditions.lock[queue] else { return true };
-        if called {
-            let c = &mut self.conditions;
+        let c = &mut self.conditions;
+        if called && c.grouped[queue] {
             c.older[queue] -= 1;
             let goes_on = if c.older[queue] == 0 { c.signaller[queue].take() } else { None };
             if let Some(signaller) = goes_on {
                 self.wake(signaller, Wake::Task { waker: t, cpu, sync: false });
             }
+        }
+        if called {
             self.locks.is_woken(t);
         }
         self.acquire(cpu, t, lock)
@@ -145,9 +153,10 @@ impl Engine {
 
     /// `t`, which sleeps, waits for a message.
     pub(super) fn awaits_message(&mut self, t: TaskId, queue: usize) {
-        match self.conditions.lock[queue] {
-            Some(_) => self.conditions.younger.push_back(queue, t),
-            None => self.readers.push_back(queue, t),
+        if self.conditions.grouped[queue] {
+            self.conditions.younger.push_back(queue, t);
+        } else {
+            self.readers.push_back(queue, t);
         }
     }
 }

@@ -25,6 +25,7 @@
 mod beam;
 mod budget;
 mod buffers;
+mod bursts;
 mod calls;
 mod explain;
 mod flow;

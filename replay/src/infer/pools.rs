@@ -12,17 +12,19 @@
 //! each goes to the burst, among those between two moments at which the whole pool sleeps that go on
 //! behind it, in which most work is left for each request, and such a burst is cut into equal parts.
 //!
-//! Wakeups behind which a member found nothing, and waits for the lock, are no messages. Where the
-//! recording shows that the pool waits at a condition variable, a replay has that (`engine::conditions`).
+//! Wakeups behind which a member found nothing, and waits for the lock, are no messages. Where members
+//! wake each other, a replay has a lock, and where the recording shows that those who signal wait for
+//! members, the condition variable that does so (`engine::conditions`).
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use super::bursts::{bursts_of, Burst};
 use super::flow::Flow;
-use super::network::Network;
+use super::network::{Network, FEW};
 use super::track::Track;
 use super::{Mark, Message};
 use crate::calibrate::{Limits, ENOUGH};
-use crate::history::{By, EventKind, History, Off, TaskIndex};
+use crate::history::{History, TaskIndex};
 use crate::program::Calls;
 use crate::task::Ns;
 
@@ -60,71 +62,6 @@ pub(super) fn alone(net: &Network, history: &History, tracks: &[Track], limits: 
 fn mean_work(history: &History, track: &Track, id: TaskIndex) -> Option<f64> {
     let work: Vec<Ns> = bursts_of(history, track, id).iter().filter(|s| s.by.is_some()).map(Burst::run).collect();
     (work.len() >= ENOUGH).then(|| work.iter().sum::<Ns>() as f64 / work.len() as f64)
-}
-
-/// What a task did from a wakeup to its next sleep.
-#[derive(Clone, Debug)]
-struct Burst {
-    task: TaskIndex,
-    wake: Ns,
-    /// The task that woke it, and the number of the wakeup.
-    by: Option<(TaskIndex, u32)>,
-    end: Ns,
-    /// CPU time of the task at its begin and end.
-    from: Ns,
-    to: Ns,
-    /// Wakeups that it made.
-    posts: Vec<(Ns, u32)>,
-    /// It ends with the task.
-    ends: bool,
-}
-
-impl Burst {
-    fn run(&self) -> Ns {
-        self.to - self.from
-    }
-}
-
-/// The bursts of a task behind its first wakeup.
-fn bursts_of(history: &History, track: &Track, id: TaskIndex) -> Vec<Burst> {
-    let mut found: Vec<Burst> = Vec::new();
-    let mut open: Option<Burst> = None;
-    for event in &history.tasks[id as usize].events {
-        match event.kind {
-            EventKind::Woken { by, .. } => {
-                let by = if let By::Task { waker, wake } = by { Some((waker, wake)) } else { None };
-                let from = track.pos(event.at);
-                open = Some(Burst {
-                    task: id,
-                    wake: event.at,
-                    by,
-                    end: history.span,
-                    from,
-                    to: from,
-                    posts: Vec::new(),
-                    ends: false,
-                });
-            }
-            EventKind::Post { wake } => {
-                if let Some(burst) = &mut open {
-                    burst.posts.push((event.at, wake));
-                }
-            }
-            EventKind::Off(Off::Slept { .. } | Off::Ended | Off::Unknown) => {
-                if let Some(mut burst) = open.take() {
-                    (burst.end, burst.to) = (event.at, track.pos(event.at));
-                    burst.ends = event.kind == EventKind::Off(Off::Ended);
-                    found.push(burst);
-                }
-            }
-            _ => {}
-        }
-    }
-    if let Some(mut burst) = open {
-        burst.to = track.pos(history.span);
-        found.push(burst);
-    }
-    found
 }
 
 /// For how long a member runs at most that finds nothing to do: up to the widest gap between the times that
@@ -224,7 +161,9 @@ impl Search<'_> {
         let outside = |waker: &TaskIndex| self.pools.station[*waker as usize] != Some(station);
         all.iter().filter_map(|s| s.by).map(|b| b.0).filter(outside).for_each(|w| *fed.entry(w).or_default() += 1);
         let least = FEEDS * fed.values().sum::<usize>() as f64;
-        let feeds = |w: &(&TaskIndex, &usize)| self.net.station[*w.0 as usize].is_some() && *w.1 as f64 >= least;
+        let feeds = |w: &(&TaskIndex, &usize)| {
+            self.net.station[*w.0 as usize].is_some() && *w.1 as f64 >= least && !self.waits_for(station, *w.0)
+        };
         let feeders: BTreeSet<TaskIndex> = fed.iter().filter(feeds).map(|w| *w.0).collect();
         let mut unobserved: Vec<Sent> = Vec::new();
         let mut held = 0;
@@ -232,7 +171,12 @@ impl Search<'_> {
             unobserved.extend(self.feeds(feeder, station, &all));
             held += self.held(feeder, &all);
         }
-        let calls = if held < ENOUGH { Calls::Each } else { Calls::Condition };
+        let inner = all.iter().filter_map(|s| s.by).filter(|by| !outside(&by.0)).count();
+        let calls = match (held, inner) {
+            (FEW.., _) => Calls::Condition,
+            (_, ENOUGH..) => Calls::Signal,
+            _ => Calls::Each,
+        };
         self.flow.calls.insert(station, calls);
         unobserved.sort_by_key(|s| s.at);
         // Another one had taken the message, or it had to wait for the lock.
@@ -302,6 +246,13 @@ impl Search<'_> {
             unobserved.extend(left.into_iter().map(|(at, _)| Sent { at, by: feeder }));
         }
         unobserved
+    }
+
+    /// True for a task that the pool wakes more often than others do: it waits for what comes of the work.
+    fn waits_for(&self, station: usize, task: TaskIndex) -> bool {
+        let bursts = bursts_of(self.history, &self.tracks[task as usize], task);
+        let by_pool = |b: &&Burst| b.by.is_some_and(|by| self.pools.station[by.0 as usize] == Some(station));
+        bursts.iter().filter(by_pool).count() * 2 > bursts.len()
     }
 
     /// How often `feeder` slept until a member of the pool that it had woken ran for the first time behind
@@ -447,7 +398,7 @@ struct Got {
 mod tests {
     use super::super::network::Station;
     use super::*;
-    use crate::history::{First, TaskEvent, TaskHistory};
+    use crate::history::{By, EventKind, First, Off, TaskEvent, TaskHistory};
     use crate::speeds::Speeds;
 
     /// A task that another one wakes so many times, each time for as long.

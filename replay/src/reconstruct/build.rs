@@ -39,6 +39,8 @@ pub(super) struct Builder<'a> {
     pub(super) stop: Ns,
     /// For each numbered wakeup: the semaphore, once somebody waits for it.
     pub(super) sem_of_wake: Vec<Option<SemId>>,
+    /// For each pool and each task that its members wake: the semaphore that they post.
+    pub(super) sem_of_pool: HashMap<(u32, TaskIndex), SemId>,
     /// For each task: the semaphore that its exit posts, where a parent reaped it without sleeping.
     pub(super) sem_of_exit: Vec<Option<SemId>>,
     /// Wait calls that found a child ended: (task, position of the call) to child.
@@ -77,6 +79,7 @@ impl<'a> Builder<'a> {
             handler_of_wake: HashMap::new(),
             stop: reading.stop,
             sem_of_wake: vec![None; history.wakee.len()],
+            sem_of_pool: HashMap::new(),
             sem_of_exit: vec![None; history.tasks.len()],
             reaps: HashMap::new(),
             sems: Vec::new(),

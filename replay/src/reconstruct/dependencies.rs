@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::build::Builder;
 use super::LoopMode;
 use crate::history::{By, EventKind, Off, TaskEvent, TaskHistory, TaskIndex};
+use crate::program::SemId;
 use crate::task::{Ns, NEVER};
 
 impl Builder<'_> {
@@ -22,7 +23,7 @@ impl Builder<'_> {
                         // An endless task never reaches what it did when it was stopped.
                         let after_end = self.verdicts[waker as usize].endless && event.at >= self.stop;
                         if !after_end {
-                            let sem = self.new_sem();
+                            let sem = self.sem_from(waker, task.id);
                             self.sem_of_wake[wake as usize] = Some(sem);
                         }
                         // A child is reaped once: whether the parent slept for its end or found it.
@@ -49,6 +50,20 @@ impl Builder<'_> {
                 }
             }
         }
+    }
+
+    /// The semaphore of one wakeup. Whichever member of a pool does the work, it wakes who waits for what
+    /// comes of it: all of a pool post the same.
+    fn sem_from(&mut self, waker: TaskIndex, wakee: TaskIndex) -> SemId {
+        let of = |task: TaskIndex| self.messages.receives[task as usize];
+        let pool = of(waker).filter(|queue| self.readers[*queue as usize] > 1 && of(wakee).is_none());
+        let Some(pool) = pool else { return self.new_sem() };
+        if let Some(sem) = self.sem_of_pool.get(&(pool, wakee)) {
+            return *sem;
+        }
+        let sem = self.new_sem();
+        self.sem_of_pool.insert((pool, wakee), sem);
+        sem
     }
 }
 

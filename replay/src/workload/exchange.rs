@@ -78,10 +78,11 @@ impl Builder {
 
     /// `queue web: wakes=first`.
     pub(super) fn declare_queue(&mut self, name: &str, body: &str) -> Result<(), String> {
-        let expected = || format!("queue {name}: `{body}`: expected wakes=first, wakes=each or wakes=condition");
+        let expected = || format!("queue {name}: `{body}`: expected wakes=first, each, signal or condition");
         let calls = match body.strip_prefix("wakes=").ok_or_else(expected)? {
             "first" => Calls::First,
             "each" => Calls::Each,
+            "signal" => Calls::Signal,
             "condition" => Calls::Condition,
             _ => return Err(expected()),
         };
