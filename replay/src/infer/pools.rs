@@ -74,6 +74,16 @@ fn short(pool: &[Burst], least: Ns, limits: Limits) -> Ns {
     gaps.filter(|g| g.0 >= limits.of("pool_gap", GAP)).max_by(|a, b| a.0.total_cmp(&b.0)).map_or(least, |g| g.1)
 }
 
+/// How the queue of a pool wakes its members, where those who feed it were `held` so often by members that
+/// they had woken, and members woke each other `inner` times.
+fn calls(held: usize, inner: usize) -> Calls {
+    match (held, inner) {
+        (FEW.., _) => Calls::Condition,
+        (_, ENOUGH..) => Calls::Signal,
+        _ => Calls::Each,
+    }
+}
+
 /// The times in which somebody of a pool is awake, in order.
 fn periods(pool: &[Worked]) -> Vec<(Ns, Ns)> {
     let mut found: Vec<(Ns, Ns)> = Vec::new();
@@ -172,12 +182,7 @@ impl Search<'_> {
             held += self.held(feeder, &all);
         }
         let inner = all.iter().filter_map(|s| s.by).filter(|by| !outside(&by.0)).count();
-        let calls = match (held, inner) {
-            (FEW.., _) => Calls::Condition,
-            (_, ENOUGH..) => Calls::Signal,
-            _ => Calls::Each,
-        };
-        self.flow.calls.insert(station, calls);
+        self.flow.calls.insert(station, calls(held, inner));
         unobserved.sort_by_key(|s| s.at);
         // Another one had taken the message, or it had to wait for the lock.
         let vain = all.iter().filter(|s| s.run() <= self.short && !s.ends).filter_map(|s| s.by);
@@ -421,6 +426,13 @@ mod tests {
         let requests = [1_100_000, 1_500_000, 1_900_000, 2_600_000, 4_000_000];
         assert_eq!(up_to(&[&[12_000, 20_000, 30_000, 45_000, 60_000], &requests[..]].concat()), 60_000);
         assert_eq!(up_to(&requests), 25_000, "no burst for nothing");
+    }
+
+    #[test]
+    fn members_that_wake_each_other_share_a_lock() {
+        assert_eq!(calls(3, 0), Calls::Condition);
+        assert_eq!(calls(2, 10), Calls::Signal);
+        assert_eq!(calls(2, 9), Calls::Each);
     }
 
     #[test]
