@@ -148,8 +148,8 @@ impl Group {
     }
 }
 
-/// A buffer between two tasks: a pipe, or a queue that holds so much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A buffer between tasks: a pipe, a socket, or a queue that holds so much.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
     /// Units for which there is room.
     pub capacity: u32,
@@ -157,10 +157,13 @@ pub struct Buffer {
     pub write: u32,
     /// Units of a read: as many are taken out at once, where there are.
     pub read: u32,
+    /// Units for which there is room again before whoever waits for that is woken: of 1 the first of
+    /// them, of more all.
+    pub room: u32,
     /// Units in it at the start.
     pub holds: u32,
-    /// Who puts them in. When it has ended nobody waits for more.
-    pub from: TaskId,
+    /// Who put them in. When all of them have ended nobody waits for more.
+    pub from: Vec<TaskId>,
     /// Who takes them out. When it has ended nobody waits for room.
     pub to: TaskId,
 }
@@ -425,8 +428,8 @@ impl Workload {
             if b.capacity == 0 || b.write == 0 || b.read == 0 {
                 return Err(format!("buffer {i}: no room, or reads or writes of nothing"));
             }
-            if [b.from, b.to].iter().any(|t| t.index() >= self.tasks.len()) {
-                return Err(format!("buffer {i}: one task puts something in and one takes it out"));
+            if b.from.is_empty() || b.from.iter().chain([&b.to]).any(|t| t.index() >= self.tasks.len()) {
+                return Err(format!("buffer {i}: somebody puts something in, and one task takes it out"));
             }
         }
         for (j, steps) in self.handlers.iter().enumerate() {

@@ -79,16 +79,28 @@ fn the_end_of_one_task_ends_the_wait_of_the_other() {
     assert_eq!(scenario.check(&run), Vec::<String>::new());
 }
 
+/// Several put into one buffer. Where it takes room for more than one to wake them, all are woken then. Who
+/// waits for more waits until all of them have ended.
+#[test]
+fn several_put_what_one_takes_and_wake_together() {
+    let text = "policy: rr:quantum=10ms\ncpus: 3\nbuffer p: capacity=3 room=2\nA: (R1 I(p))*5 R1 Z\n\
+                B: (R1 I(p))*5 R1 Z\nC: (O(p) R4)*11 Z\nexpect: A[0,3) A[9,10) A[17,18) A[25,26)\n\
+                expect@1: B[0,3) B[9,10) B[17,18) B[25,26)\nexpect@2: C[1,45)\n";
+    let scenario = workload::parse(text, None).expect("a workload");
+    let run = scenario.run().expect("it runs");
+    assert_eq!(scenario.check(&run), Vec::<String>::new());
+}
+
 #[test]
 fn what_is_wrong_with_a_buffer_is_said() {
     let cases = [
         ("A: R1 I(p)", "no buffer p; declare it"),
         ("buffer p: capacity=0\nA: I(p)", "`0`: expected 1 to 1000000"),
-        ("buffer p: size=4\nA: I(p)", "no attribute size of a buffer; valid are capacity, write, read, holds"),
+        ("buffer p: size=4\nA: I(p)", "no attribute size of a buffer; valid are capacity, write, read, room, holds"),
         ("buffer p: capacity=4 holds=5\nA: I(p)", "it holds 4 at most"),
         ("buffer p: capacity=4\nbuffer p: capacity=4\nA: I(p)", "is there already"),
-        ("buffer p: capacity=4\nA: R1 I(p)\nB: R1 I(p)\nC: O(p)", "one task puts something in, not several"),
-        ("buffer p: capacity=4\nA: R1 I(p)", "one task puts something in and one takes it out"),
+        ("buffer p: capacity=4\nA: O(p)\nB: O(p)\nC: R1 I(p)", "one task takes something out, not several"),
+        ("buffer p: capacity=4\nA: R1 I(p)", "somebody puts something in, and one task takes it out"),
     ];
     for (text, what) in cases {
         let error = workload::parse(&format!("policy: cfs\n{text}\n"), None).err().expect(text);
@@ -111,7 +123,7 @@ fn the_buffers_of_a_pipeline_come_back() {
         let taken = steps.iter().filter(|s| matches!(s, Step::Take { .. })).count() as f64;
         let work = |s: &Step| if let Step::Run { ns } | Step::RunKernel { ns } = *s { ns as f64 } else { 0.0 };
         let unit = steps.iter().map(work).sum::<f64>() / taken / 80_000.0;
-        room.push((b.from.0, b.to.0, f64::from(b.capacity) * unit));
+        room.push((b.from[0].0, b.to.0, f64::from(b.capacity) * unit));
     }
     room.sort_by_key(|r| r.0);
     let [(0, 1, p), (1, 2, q)] = room[..] else { panic!("{room:?}") };

@@ -37,6 +37,10 @@ fn what_waits_at_a_buffer_is_helped_by_whoever_is_at_its_other_end() {
     let text = "buffer p: capacity=1\nA: R1 W(a) I(p) R1\nB: O(p) R1\n";
     assert_eq!(stuck(text).iter().map(|s| s.0).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(stuck(&format!("{text}C: S200 P(a)\n")), []);
+    // Of several that put something in, one that goes on is enough.
+    let several = "buffer p: capacity=1\nA: R1 W(a) I(p) R1\nC: R1 W(c) I(p) R1\nB: (O(p) R1)*3\n";
+    assert_eq!(stuck(several).iter().map(|s| s.0).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(stuck(&format!("{several}D: S200 P(a)\n")).iter().map(|s| s.0).collect::<Vec<_>>(), [1]);
 }
 
 /// Two that ask each other, recorded.

@@ -1,4 +1,4 @@
-//! Buffers between two tasks: what they hold, and who waits at them.
+//! Buffers between tasks, one of which takes what others put in: what they hold, and who waits at them.
 
 use super::Engine;
 use crate::policy::Wake;
@@ -14,7 +14,9 @@ struct Level {
     written: u32,
     /// Taken out by a read, and not used yet.
     taken: u32,
-    /// One of the two tasks has ended: nobody waits any more.
+    /// How many of those who put something in have ended.
+    ended: usize,
+    /// All of them have, or the one that takes it out: nobody waits any more.
     closed: bool,
 }
 
@@ -48,7 +50,7 @@ impl Levels {
 impl Engine {
     /// `t`, which runs, puts a unit into a buffer, or sleeps where there is no room; false when it sleeps.
     pub(super) fn put(&mut self, cpu: Cpu, t: TaskId, buffer: usize) -> bool {
-        let (level, of) = (&mut self.levels.of[buffer], self.k.work.buffers[buffer]);
+        let (level, of) = (&mut self.levels.of[buffer], &self.k.work.buffers[buffer]);
         if level.closed {
             return true;
         }
@@ -85,11 +87,18 @@ impl Engine {
             self.levels.takers.push_back(buffer, t);
             return false;
         }
-        let taken = level.held.min(self.k.work.buffers[buffer].read.max(1));
+        let of = &self.k.work.buffers[buffer];
+        let taken = level.held.min(of.read.max(1));
         level.held -= taken;
         level.taken = taken - 1;
-        if let Some(putter) = self.levels.putters.pop_front(buffer) {
-            self.wake(putter, Wake::Task { waker: t, cpu, sync: true });
+        let (free, room) = (of.capacity - level.held, of.room);
+        if free >= room {
+            while let Some(putter) = self.levels.putters.pop_front(buffer) {
+                self.wake(putter, Wake::Task { waker: t, cpu, sync: true });
+                if room <= 1 {
+                    break;
+                }
+            }
         }
         true
     }
@@ -97,13 +106,15 @@ impl Engine {
     /// Whoever waits for `t`, which has ended, at a buffer waits no more.
     pub(super) fn close_buffers(&mut self, cpu: Cpu, t: TaskId) {
         for buffer in 0..self.levels.of.len() {
-            let Buffer { from, to, .. } = self.k.work.buffers[buffer];
-            if from != t && to != t {
+            let (level, of) = (&mut self.levels.of[buffer], &self.k.work.buffers[buffer]);
+            level.ended += usize::from(of.from.contains(&t));
+            if of.to != t && (level.ended < of.from.len() || !of.from.contains(&t)) {
                 continue;
             }
-            self.levels.of[buffer].closed = true;
-            let waits = self.levels.putters.pop_front(buffer).or_else(|| self.levels.takers.pop_front(buffer));
-            if let Some(other) = waits {
+            level.closed = true;
+            while let Some(other) =
+                self.levels.putters.pop_front(buffer).or_else(|| self.levels.takers.pop_front(buffer))
+            {
                 self.wake(other, Wake::Task { waker: t, cpu, sync: false });
             }
         }

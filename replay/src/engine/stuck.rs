@@ -31,8 +31,10 @@ enum Need {
     Waiter(usize),
     /// Puts a message into a queue.
     Send(usize),
-    /// Does anything: it is at the other end of a buffer.
+    /// Does anything: it takes out of a buffer what others put in.
     Goes(usize),
+    /// Puts something into a buffer, or ends.
+    Put(usize),
     /// Makes it.
     Fork,
 }
@@ -43,6 +45,7 @@ struct Going {
     posted: Vec<bool>,
     waited: Vec<bool>,
     sent: Vec<bool>,
+    put: Vec<bool>,
     forked: Vec<bool>,
     /// Queues that one of them reads, and the request handlers that wait in those that none does.
     read: Vec<bool>,
@@ -64,11 +67,16 @@ impl Engine {
             posted: vec![false; sems],
             waited: vec![false; sems],
             sent: vec![false; queues],
+            put: vec![false; self.k.work.buffers.len()],
             forked: vec![false; n],
             read: vec![false; queues],
             unread: self.queues.iter().map(|q| q.messages.iter().map(|h| *h as usize).collect()).collect(),
             handled: vec![false; self.k.work.handlers.len()],
         };
+        let mut puts: Vec<Vec<usize>> = vec![Vec::new(); n];
+        for (buffer, of) in self.k.work.buffers.iter().enumerate() {
+            of.from.iter().for_each(|t| puts[t.index()].push(buffer));
+        }
         loop {
             let helped = |t: &usize| !going.tasks[*t] && !dead(*t) && going.help(*t, needs[*t]);
             let more: Vec<usize> = (0..n).filter(helped).collect();
@@ -77,6 +85,7 @@ impl Engine {
             }
             for t in more {
                 going.tasks[t] = true;
+                puts[t].iter().for_each(|buffer| going.put[*buffer] = true);
                 self.go_on(t, &mut going);
             }
         }
@@ -104,7 +113,7 @@ impl Engine {
             let post = self.waiters.list_of(t).map(Need::Post);
             let waiter = || self.spinners.list_of(t).map(Need::Waiter);
             let send = || self.readers.list_of(t).or_else(|| self.conditions.queue_of(t)).map(Need::Send);
-            let put = || b.taker(t).map(|i| Need::Goes(buffers[i].from.index()));
+            let put = || b.taker(t).map(Need::Put);
             let take = || b.putter(t).map(|i| Need::Goes(buffers[i].to.index()));
             post.or_else(waiter).or_else(send).or_else(put).or_else(take)
         };
@@ -174,6 +183,7 @@ impl Going {
             Some(Need::Waiter(sem)) => self.waited[sem],
             Some(Need::Send(queue)) => self.sent[queue],
             Some(Need::Goes(other)) => self.tasks[other],
+            Some(Need::Put(buffer)) => self.put[buffer],
             Some(Need::Fork) => self.forked[t],
         }
     }

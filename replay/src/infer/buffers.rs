@@ -10,8 +10,9 @@
 //! 1965; Linux wakes readers of a pipe that was empty and writers of one that was full, pipe(7).) A caller
 //! that waits for its answer looks the same with room for one: such pairs are left alone.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::sets::Sets;
 use super::waits::{mutual, Wait, Waits};
 use super::{Mark, Track, HOPELESS, WORTH};
 use crate::history::{EventKind, History, Off, TaskEvent, TaskHistory, TaskIndex};
@@ -74,18 +75,29 @@ impl Pipes {
         let mut found = Pipes::default();
         for link in pipelines((waits, tasks), tracks, &|task| sleeps(&history.tasks[task as usize])) {
             let id = found.found.len() as u32;
-            found.found.push(link.buffer);
             let (puts, takes) = link.steps();
             let (from, to) = (link.from.task, link.to.task);
             found.marks.entry(from).or_default().extend(puts.into_iter().map(|at| (at, Mark::Put(id))));
             found.marks.entry(to).or_default().extend(takes.into_iter().map(|at| (at, Mark::Get(id))));
             found.wakes.extend(link.from.waits.iter().chain(link.to.waits).map(|w| w.wake));
+            found.found.push(link.buffer);
             for both in [(from, to), (to, from)] {
                 found.wakes.extend(ends_of_file(history, waits, both));
             }
         }
         found.marks.values_mut().for_each(|marks| marks.sort());
         found
+    }
+
+    /// The tasks that buffers connect.
+    pub fn groups(&self) -> Vec<Vec<TaskIndex>> {
+        let most = self.marks.keys().last().map_or(0, |last| *last as usize + 1);
+        let mut sets = Sets::new(most);
+        for buffer in &self.found {
+            buffer.from.iter().for_each(|from| sets.join(from.index(), buffer.to.index()));
+        }
+        let group = |set: BTreeSet<usize>| set.into_iter().map(|task| task as TaskIndex).collect();
+        sets.of(self.marks.keys().map(|task| *task as usize)).into_iter().map(group).collect()
     }
 
     /// True where each of `tasks` puts or takes.
@@ -290,8 +302,9 @@ impl<'a> Pair<'a> {
             capacity: capacity as u32,
             write: units(write),
             read: units(read),
+            room: 1,
             holds: if full { capacity as u32 } else { 0 },
-            from: TaskId(from.task),
+            from: vec![TaskId(from.task)],
             to: TaskId(to.task),
         };
         Link { from, to, put, take, buffer }

@@ -13,6 +13,7 @@
 //! was done where CPUs are not equally fast. Where the calls by which tasks read and write were
 //! recorded, nothing is guessed: `calls`.
 //! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
+//! Where many write what one reads: `inboxes`.
 //! Tasks that share a lock send no messages at all: `locks`. Where three and more do, that is clear first.
 //! `sets` says what belongs together, and `report` is what users read.
 //!
@@ -29,6 +30,8 @@ mod bursts;
 mod calls;
 mod explain;
 mod flow;
+mod groups;
+mod inboxes;
 mod locks;
 mod log;
 mod network;
@@ -56,6 +59,8 @@ use crate::task::{Ns, TaskId};
 use budget::Budget;
 use buffers::Pipes;
 use flow::Flow;
+use groups::unsearched;
+pub use groups::{Group, Outcome, Unobserved};
 pub(crate) use locks::Attempt;
 use network::Network;
 use search::Search;
@@ -75,66 +80,6 @@ pub(crate) const WORTH: (usize, f64) = (5, 0.01);
 const MANY: usize = 2_000;
 /// Share of messages that may stay unexplained.
 const UNEXPLAINED: f64 = 0.002;
-
-/// What became of a group of tasks that send each other messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// So few messages are unobserved that recorded causes say the same.
-    Plain,
-    /// Nearly everything is explained: the replay uses it.
-    Explained,
-    /// Too much stays unexplained, or the search came to the end of its budget; but some of its tasks
-    /// form pools, whose members take what is there, each wakeup one piece of work.
-    Pooled,
-    /// Too much stays unexplained, or the search came to the end of its budget; but its tasks pass data on
-    /// through buffers that hold so much: the replay fills and empties these.
-    Buffered,
-    /// Its tasks only wait for each other where they run side by side: they share a lock, and wait for it in
-    /// a replay where they do.
-    Locked,
-    /// Too much stays unexplained: each wakeup keeps its recorded cause.
-    Unexplained,
-    /// The search came to the end of its budget: each wakeup keeps its recorded cause.
-    TooLarge,
-    /// Explained, but the recorded run is replayed less well with it than without: each wakeup
-    /// keeps its recorded cause.
-    Worse,
-}
-
-/// A group of tasks that send each other messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Its tasks: positions in [`Workload::tasks`].
-    pub tasks: Vec<u32>,
-    /// Messages, those of them that no wakeup shows, and those read and never written, written and
-    /// never read, or written too late.
-    pub messages: usize,
-    /// Unobserved ones.
-    pub unobserved: usize,
-    /// Unexplained ones.
-    pub unexplained: usize,
-    /// What became of it.
-    pub outcome: Outcome,
-    /// The calls by which its tasks read and write were recorded, and show its messages.
-    pub recorded: bool,
-}
-
-/// What is known about unobserved messages.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Unobserved {
-    /// Messages, and those of them that no wakeup shows.
-    pub messages: usize,
-    /// Unobserved ones.
-    pub unobserved: usize,
-    /// Messages read and never written, written and never read, or written too late.
-    pub unexplained: usize,
-    /// The replay uses all that matter: nearly everything is explained.
-    pub resolved: bool,
-    /// The groups of tasks, each of which is explained or keeps its recorded causes.
-    pub groups: Vec<Group>,
-    /// Steps that the search took; never more than a fixed number.
-    pub spent: usize,
-}
 
 /// One thing that a task did and no record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -205,70 +150,95 @@ impl Messages {
 /// which tasks' wakeups are no messages, `speeds` how fast the CPUs are, as far as that is known
 /// before, `over` what the rest of a system call behind a wakeup costs. The search takes at most a
 /// fixed number of steps; a group that is not explained by then, or not nearly completely, keeps its
-/// recorded causes and is named.
+/// recorded causes and is named. Where several tasks of such groups put what one takes out, the second is the
+/// same without that: which of the two replays the recorded run better is to be seen.
 pub(crate) fn infer(
     history: &History,
     outside: &dyn Fn(TaskIndex) -> bool,
     speeds: &Speeds,
     over: &Overheads,
     cancel: &Cancel,
-) -> Messages {
-    let mut found = Messages::none(history);
+) -> (Messages, Option<Messages>) {
     let tracks: Vec<Track> = history.tasks.iter().map(|l| Track::of(l, history.span, speeds)).collect();
-    // Of three and more that wait for each other it is clear whether they share a lock; two may call each
-    // other, or have a buffer between them.
     let waits = waits::waits(history);
-    found.find_locks((&tracks, over), (history, &waits), 3);
-    let locked: Vec<bool> = (0..history.tasks.len() as TaskIndex).map(|task| found.shares_lock(task)).collect();
-    let outside = |task: TaskIndex| outside(task) || locked[task as usize];
-    let budget = Budget::new(BUDGET, cancel.clone());
-    let net = match Network::learn(&budget, history, &tracks, &waits, &outside) {
-        Ok(net) => net,
-        Err(tasks) => {
-            found.found.groups.push(unsearched(tasks, Outcome::TooLarge));
-            found.found.spent = budget.spent();
-            found.take_locks();
-            return found;
+    let given = Given { history, tracks: &tracks, waits: &waits, over, cancel };
+    let found = given.infer(outside, Pipes::default());
+    let pipes = inboxes::find(history, &tracks, &waits, &found.unsettled());
+    if pipes.found.is_empty() {
+        return (found, None);
+    }
+    (given.infer(outside, pipes), Some(found))
+}
+
+/// What is looked at.
+struct Given<'a> {
+    history: &'a History,
+    tracks: &'a [Track],
+    waits: &'a Waits,
+    over: &'a Overheads,
+    cancel: &'a Cancel,
+}
+
+impl Given<'_> {
+    /// Looks for messages of tasks other than those whose buffers are known, which make groups of
+    /// [`Outcome::Gathered`].
+    fn infer(&self, outside: &dyn Fn(TaskIndex) -> bool, known: Pipes) -> Messages {
+        let Given { history, tracks, waits, over, cancel } = *self;
+        let mut found = Messages::none(history);
+        for tasks in known.groups() {
+            found.found.groups.push(unsearched(tasks, Outcome::Gathered));
         }
-    };
-    found.queues = net.stations.len() as u32;
-    let groups = net.groups();
-    let mut sizes: Vec<usize> = groups.iter().map(|g| size(&net.only(g), history)).collect();
-    let (mut spent, mut left) = (budget.spent(), BUDGET.saturating_sub(budget.spent()));
-    for group in &groups {
-        let part = net.only(group);
-        let all: usize = sizes.iter().sum();
-        let share = left as f64 * (sizes.remove(0) as f64 / all.max(1) as f64);
-        let budget = Budget::new(share as usize, cancel.clone());
-        found.add(
-            part,
-            &Search { budget: &budget, history, tracks: &tracks, tail: over.wakeup_tail.ns, limits: over.limits },
-            &waits,
-        );
-        spent += budget.spent().min(share as usize);
-        left -= budget.spent().min(left);
+        found.add_buffers(known);
+        // Of three and more that wait for each other it is clear whether they share a lock; two may call
+        // each other, or have a buffer between them.
+        found.find_locks((tracks, over), (history, waits), 3);
+        let known: Vec<bool> =
+            (0..history.tasks.len() as TaskIndex).map(|t| found.shares_lock(t) || found.uses_buffer(t)).collect();
+        let outside = |task: TaskIndex| outside(task) || known[task as usize];
+        let budget = Budget::new(BUDGET, cancel.clone());
+        let net = match Network::learn(&budget, history, tracks, waits, &outside) {
+            Ok(net) => net,
+            Err(tasks) => {
+                found.found.groups.push(unsearched(tasks, Outcome::TooLarge));
+                found.found.spent = budget.spent();
+                found.take_locks();
+                return found;
+            }
+        };
+        found.queues = net.stations.len() as u32;
+        let groups = net.groups();
+        let mut sizes: Vec<usize> = groups.iter().map(|g| size(&net.only(g), history)).collect();
+        let (mut spent, mut left) = (budget.spent(), BUDGET.saturating_sub(budget.spent()));
+        for group in &groups {
+            let part = net.only(group);
+            let all: usize = sizes.iter().sum();
+            let share = left as f64 * (sizes.remove(0) as f64 / all.max(1) as f64);
+            let budget = Budget::new(share as usize, cancel.clone());
+            found.add(
+                part,
+                &Search { budget: &budget, history, tracks, tail: over.wakeup_tail.ns, limits: over.limits },
+                waits,
+            );
+            spent += budget.spent().min(share as usize);
+            left -= budget.spent().min(left);
+        }
+        found.found.spent = spent;
+        let pipes = Pipes::find(history, tracks, waits, &found.open());
+        found.take_buffers(pipes);
+        found.find_locks((tracks, over), (history, waits), 2);
+        found.take_locks();
+        let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
+        found.found.resolved = !found.found.groups.iter().any(kept);
+        if !found.inside.contains(&true) {
+            found.queues = 0;
+        }
+        found
     }
-    found.found.spent = spent;
-    let pipes = Pipes::find(history, &tracks, &waits, &found.open());
-    found.take_buffers(pipes);
-    found.find_locks((&tracks, over), (history, &waits), 2);
-    found.take_locks();
-    let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
-    found.found.resolved = !found.found.groups.iter().any(kept);
-    if !found.inside.contains(&true) {
-        found.queues = 0;
-    }
-    found
 }
 
 /// Share of messages that stay unexplained.
 fn share(flow: &Flow) -> f64 {
     flow.unexplained() as f64 / flow.messages.len().max(1) as f64
-}
-
-/// A group whose messages were not searched for.
-fn unsearched(tasks: Vec<TaskIndex>, outcome: Outcome) -> Group {
-    Group { tasks, messages: 0, unobserved: 0, unexplained: 0, outcome, recorded: false }
 }
 
 /// What the tasks of `net` did.
@@ -299,6 +269,14 @@ impl Messages {
         self.found.groups.iter().filter(open).flat_map(|g| g.tasks.iter().copied())
     }
 
+    /// The tasks that are in no group whose messages are known, one way or the other.
+    fn unsettled(&self) -> HashSet<TaskIndex> {
+        let open = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
+        let groups = self.found.groups.iter().filter(|g| !open(g));
+        let known: HashSet<TaskIndex> = groups.flat_map(|g| g.tasks.iter().copied()).collect();
+        (0..self.inside.len() as TaskIndex).filter(|task| !known.contains(task)).collect()
+    }
+
     /// Takes over buffers, and the groups whose tasks all pass data on through them.
     fn take_buffers(&mut self, pipes: Pipes) {
         for group in &mut self.found.groups {
@@ -307,11 +285,22 @@ impl Messages {
                 group.outcome = Outcome::Buffered;
             }
         }
+        self.add_buffers(pipes);
+    }
+
+    /// Takes over buffers; they get numbers behind those so far.
+    fn add_buffers(&mut self, pipes: Pipes) {
+        let before = self.buffers.len() as u32;
+        let renumbered = |(at, mark): (Ns, Mark)| match mark {
+            Mark::Put(buffer) => (at, Mark::Put(before + buffer)),
+            Mark::Get(buffer) => (at, Mark::Get(before + buffer)),
+            other => (at, other),
+        };
         for (task, marks) in pipes.marks {
-            self.marks[task as usize].extend(marks);
+            self.marks[task as usize].extend(marks.into_iter().map(renumbered));
             self.marks[task as usize].sort_by_key(|m| m.0);
         }
-        self.buffers = pipes.found;
+        self.buffers.extend(pipes.found);
         self.explained.extend(pipes.wakes);
     }
 

@@ -45,11 +45,24 @@ impl Unobserved {
         }
         let buffered = of(&[Outcome::Buffered]);
         if !buffered.is_empty() {
-            let room: Vec<String> = work.buffers.iter().take(NAMED).map(|b| room(b, work)).collect();
+            let of = |b: &&Buffer| buffered.iter().any(|g| g.tasks.contains(&b.to.0));
+            let room: Vec<String> = work.buffers.iter().filter(of).take(NAMED).map(|b| room(b, work)).collect();
             sentences.push(format!(
                 "messages between {} cannot be followed one by one: a replay fills and empties the buffers \
                  between them, in units of the least that one wakes the other for ({})",
                 names(&buffered),
+                room.join(", ")
+            ));
+        }
+        let gathered = of(&[Outcome::Gathered]);
+        if !gathered.is_empty() {
+            let of = |b: &&Buffer| gathered.iter().any(|g| g.tasks.contains(&b.to.0));
+            let room: Vec<String> = work.buffers.iter().filter(of).take(NAMED).map(|b| room(b, work)).collect();
+            sentences.push(format!(
+                "messages between {} cannot be followed one by one: many of them put into a buffer what \
+                 one takes out, in units of its shortest bursts; nothing shows who put in what it found \
+                 there, and a replay has it from those who ran meanwhile ({})",
+                names(&gathered),
                 room.join(", ")
             ));
         }
@@ -88,7 +101,9 @@ impl Unobserved {
 /// How much a buffer holds.
 fn room(buffer: &Buffer, work: &Workload) -> String {
     let name = |t: TaskId| work.tasks.get(t.index()).map_or("?", |task| task.comm.as_str());
-    format!("{} to {}: room for {}", name(buffer.from), name(buffer.to), buffer.capacity)
+    let more = if buffer.from.len() > 1 { format!(" and {} more", buffer.from.len() - 1) } else { String::new() };
+    let room = if buffer.capacity == u32::MAX { "any number".into() } else { buffer.capacity.to_string() };
+    format!("{}{more} to {}: room for {room}", name(buffer.from[0]), name(buffer.to))
 }
 
 /// The first names of a group's tasks.

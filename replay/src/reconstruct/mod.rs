@@ -351,6 +351,8 @@ pub struct Reading {
     pub(crate) history: Arc<History>,
     pub(crate) overheads: Overheads,
     pub(crate) messages: Messages,
+    /// Other messages that may be the better ones, and the rates that follow from them.
+    pub(crate) instead: Option<(Messages, [Rates; 2])>,
     options: Options,
     verdicts: Vec<Verdict>,
     stop: Ns,
@@ -414,18 +416,37 @@ impl Reading {
         } else {
             Vec::new()
         };
-        let messages = match options.mode {
+        let (messages, instead) = match options.mode {
             LoopMode::Dependency => {
                 // What a task finds that busy-waits, no wakeup shows.
                 let outside = |task: TaskIndex| verdicts[task as usize].endless || spins.has(task);
                 infer(&history, &outside, &rates_of(&rates, &[]).speeds(), &overheads, &options.cancel)
             }
-            _ => Messages::none(&history),
+            _ => (Messages::none(&history), None),
         };
-        let settled = rates_of(&rates, &messages.takes());
-        let placed = if fixed { settled.clone() } else { rates_of(&followed, &messages.takes()) };
-        let (history, options, rates) = (Arc::new(history), options.clone(), [settled, placed]);
-        Reading { history, overheads, messages, options, verdicts, stop, comms, names, bound, rates, spins, flips }
+        let both = |messages: &Messages| {
+            let settled = rates_of(&rates, &messages.takes());
+            let placed = if fixed { settled.clone() } else { rates_of(&followed, &messages.takes()) };
+            [settled, placed]
+        };
+        let (instead, rates) = (instead.map(|other| (both(&other), other)), both(&messages));
+        let instead = instead.map(|(rates, other)| (other, rates));
+        let (history, options) = (Arc::new(history), options.clone());
+        Reading {
+            history,
+            overheads,
+            messages,
+            instead,
+            options,
+            verdicts,
+            stop,
+            comms,
+            names,
+            bound,
+            rates,
+            spins,
+            flips,
+        }
     }
 
     /// What is known of the speeds of CPUs, and holds where tasks are.
@@ -443,6 +464,14 @@ impl Reading {
         let mut reading = self.clone();
         (reading.options.placement, reading.options.cancel) = (placement, cancel.clone());
         reading
+    }
+
+    /// Changes places with the other messages, where there are some.
+    pub(crate) fn swap(&mut self) {
+        if let Some((messages, rates)) = &mut self.instead {
+            std::mem::swap(&mut self.messages, messages);
+            std::mem::swap(&mut self.rates, rates);
+        }
     }
 
     /// From now on this decides where tasks are.

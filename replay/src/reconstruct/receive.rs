@@ -36,8 +36,14 @@ impl Builder<'_> {
             match mark {
                 Mark::Send(message) => self.sends(message, at, None, d),
                 Mark::Take(message) => self.takes(message, at, d),
-                Mark::Put(id) => self.at_buffer(id, Step::Put { buffer: BufferId(id) }, |b| b.to, at, d),
-                Mark::Get(id) => self.at_buffer(id, Step::Take { buffer: BufferId(id) }, |b| b.from, at, d),
+                Mark::Put(id) => self.at_buffer(id, Step::Put { buffer: BufferId(id) }, |b| Some(b.to), at, d),
+                Mark::Get(id) => self.at_buffer(
+                    id,
+                    Step::Take { buffer: BufferId(id) },
+                    |b| b.from.first().copied().filter(|_| b.from.len() == 1),
+                    at,
+                    d,
+                ),
                 Mark::Attempt(Attempt { lock, rest, alone, shows, .. }) => {
                     d.flush(at);
                     let evidence = if shows { Evidence::Task } else { Evidence::Unobserved };
@@ -49,11 +55,11 @@ impl Builder<'_> {
     }
 
     /// A unit goes into a buffer or comes out of it.
-    fn at_buffer(&self, id: u32, step: Step, other: fn(&Buffer) -> TaskId, at: Ns, d: &mut Draft) {
+    fn at_buffer(&self, id: u32, step: Step, other: fn(&Buffer) -> Option<TaskId>, at: Ns, d: &mut Draft) {
         d.flush(at);
         let other = other(&self.messages.buffers[id as usize]);
-        let partner = self.history.tasks[other.index()].tid;
-        d.add(step, Note::at(at).with(partner).because(Evidence::Unobserved));
+        let partner = other.map(|other| self.history.tasks[other.index()].tid);
+        d.add(step, Note { partner, ..Note::at(at).because(Evidence::Unobserved) });
     }
 
     /// True for the wakeup of one that waited at a buffer or a lock.

@@ -87,6 +87,7 @@ fn share(pool_of: &Pools, one: i64, other: Option<i64>) -> bool {
 /// The programs with those explanations under which `identity`, a replay as the trace was recorded, is no
 /// worse than without them.
 pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel) -> Recon {
+    choose_gathered(reading, identity, cancel);
     let all = reading.messages.found.groups.iter().enumerate();
     let groups: Vec<usize> =
         // Nothing was guessed where the calls were recorded.
@@ -142,6 +143,29 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
         reading.messages.forget(&reading.history, group);
     }
     reading.programs()
+}
+
+/// Where several put what one takes out, so that it may as well be a pool, a flow of messages or neither:
+/// what replays the number of sleeps and the time awake of these tasks better, in logarithms together.
+fn choose_gathered(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel) {
+    if reading.instead.is_none() {
+        return;
+    }
+    let gathered = reading.messages.found.groups.iter().filter(|g| g.outcome == Outcome::Gathered);
+    let tids = |tasks: &[u32]| tasks.iter().map(|t| reading.history.tasks[*t as usize].tid).collect();
+    let pools: Vec<Vec<i64>> = gathered.map(|g| tids(&g.tasks)).collect();
+    let gap = |reading: &Reading| {
+        let none = Pools::new();
+        let Some(run) = replayed(&reading.programs(), &none, identity, cancel) else { return f64::MAX };
+        let off = |of: &dyn Fn(&Spent) -> f64| off(&pools, &run, &recorded(reading, &none), of);
+        off(&|s| f64::from(s.sleeps)) + off(&|s| s.awake as f64)
+    };
+    let with = gap(reading);
+    reading.swap();
+    if gap(reading) >= with {
+        reading.swap();
+    }
+    reading.instead = None;
 }
 
 /// By how much work the pool that is furthest off differs in two runs: in all, and in one part.
@@ -249,13 +273,41 @@ fn replayed(recon: &Recon, pool_of: &Pools, identity: &ReplaySpec, cancel: &Canc
 mod tests {
     use super::kept;
     use crate::cancel::Cancel;
-    use crate::infer::Outcome;
+    use crate::infer::{Mark, Outcome};
     use crate::reconstruct::{Options, Reading, Whole};
     use crate::replay::ReplaySpec;
     use crate::workload::run_text;
 
     const SHARED: &str = "until: 3000\ncpus: 2\nA*3: (R~uniform(0.05,0.15) L(m) R~uniform(0.02,0.06) G(m))*\n\
         H*2: (R~uniform(2,9) S~uniform(1,4))*\n";
+
+    const MANY: &str = "until: 500\ncpus: 2\nbuffer a: capacity=40 room=30\nbuffer b: capacity=40 room=30\n\
+        W*6: ((R~uniform(0.02,0.04) I(a) R~uniform(0.02,0.04) I(b))*200 S~uniform(1,30))*\n\
+        A: (O(a) R~uniform(0.02,0.04))*\nB: (O(b) R~uniform(0.02,0.04))*\n";
+
+    /// What many write to one stays where the tasks sleep in the replay as they did, and goes where they wait
+    /// for what nobody writes.
+    #[test]
+    fn what_many_write_is_kept_where_the_tasks_sleep_as_recorded() {
+        let trace = run_text(MANY, Some("eevdf"), &mut |_| true).expect("the workload runs");
+        let options = Options { hz: Some(1000), ..Options::default() };
+        let identity = ReplaySpec { policy: "eevdf".into(), hz: Some(1000), ..ReplaySpec::default() };
+        for (every, gathered) in [(1, true), (40, false)] {
+            let mut reading = Reading::of(&Whole::new(&trace.events, &trace.strings), &options);
+            assert!(reading.instead.is_some(), "1 of {every}");
+            for marks in &mut reading.messages.marks {
+                let mut n = 0;
+                marks.retain(|mark| {
+                    n += u32::from(matches!(mark.1, Mark::Put(_)));
+                    !matches!(mark.1, Mark::Put(_)) || n % every == 0
+                });
+            }
+            let recon = kept(&mut reading, &identity, &Cancel::default());
+            let outcomes: Vec<Outcome> = recon.unobserved.groups.iter().map(|g| g.outcome).collect();
+            assert_eq!(outcomes.contains(&Outcome::Gathered), gathered, "1 of {every}: {outcomes:?}");
+            assert_eq!(recon.work.buffers.len(), if gathered { 2 } else { 0 }, "1 of {every}");
+        }
+    }
 
     /// A lock stays where the tasks wait in the replay as they did, and goes where they hardly do.
     #[test]

@@ -52,7 +52,7 @@ impl Builder {
     /// `buffer pipe: capacity=16 write=1 read=4 holds=0`.
     pub(super) fn declare_buffer(&mut self, name: &str, body: &str) -> Result<(), String> {
         let nobody = TaskId(u32::MAX);
-        let mut buffer = Buffer { capacity: 1, write: 1, read: 1, holds: 0, from: nobody, to: nobody };
+        let mut buffer = Buffer { capacity: 1, write: 1, read: 1, room: 1, holds: 0, from: Vec::new(), to: nobody };
         for part in body.split_whitespace() {
             let (key, value) = part.split_once('=').ok_or_else(|| format!("buffer: `{part}`: expected key=number"))?;
             let least = i64::from(key != "holds");
@@ -61,8 +61,11 @@ impl Builder {
                 "capacity" => buffer.capacity = units,
                 "write" => buffer.write = units,
                 "read" => buffer.read = units,
+                "room" => buffer.room = units,
                 "holds" => buffer.holds = units,
-                _ => return Err(format!("no attribute {key} of a buffer; valid are capacity, write, read, holds")),
+                _ => {
+                    return Err(format!("no attribute {key} of a buffer; valid are capacity, write, read, room, holds"))
+                }
             }
         }
         if buffer.holds > buffer.capacity {
@@ -97,12 +100,18 @@ impl Builder {
         let known = self.buffers.get(name).copied();
         let buffer = known.ok_or_else(|| format!("no buffer {name}; declare it: `buffer {name}: capacity=16`"))?;
         let of = &mut self.work.buffers[buffer.0 as usize];
-        let (end, does) = if puts { (&mut of.from, "puts something in") } else { (&mut of.to, "takes something out") };
-        if end.0 != u32::MAX && end.index() != t {
-            return Err(format!("buffer {name}: one task {does}, not several"));
+        let task = TaskId(t as u32);
+        if puts {
+            if !of.from.contains(&task) {
+                of.from.push(task);
+            }
+            return Ok(Step::Put { buffer });
         }
-        *end = TaskId(t as u32);
-        Ok(if puts { Step::Put { buffer } } else { Step::Take { buffer } })
+        if of.to.0 != u32::MAX && of.to != task {
+            return Err(format!("buffer {name}: one task takes something out, not several"));
+        }
+        of.to = task;
+        Ok(Step::Take { buffer })
     }
 
     /// `L(m)`, which takes a lock, `G(m)`, which lets go of it, or `H(m,20us)` and `H(m,20us,ready)`, which
