@@ -175,8 +175,8 @@ def page(rows: pl.DataFrame, early: Sequence[Sequence[str]], pairs: int, system:
 
 Written by `python -m validation.fresh`. {pairs} pairs of recordings of 2.6 s by `perf sched record`
 ({system}), made by `validation/fresh/record.sh`: a build (`make -j4`),
-compression, a web server, a pipeline, a pool of workers, threads that share a lock, short commands, and
-where they are installed a server in Node, thread pools in Java and Rust, goroutines in Go, PostgreSQL with
+compression, a web server, a pipeline, a pool of workers, threads that share a lock, senders and receivers of
+messages, short commands, and where they are installed a server in Node, thread pools in Java and Rust, goroutines in Go, PostgreSQL with
 pgbench, Redis with its benchmark, and nginx with wrk, each beside others that take CPU time. No rule was
 found with these recordings. A recording is predicted from another one, in which nothing was changed,
 by `tracekit compare A --set CHANGE --real B`, or with `--under` from one of the same under another

@@ -19,7 +19,7 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups'
 work() {
     case $1 in
     build) (cd src; rm -f ./*.o; $2 make -s -j4 &) ;;
-    zip | pipe | pool | commands | java | go | lock | threads) for i in $cpus; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
+    zip | pipe | pool | commands | java | go | lock | threads | messages) for i in $cpus; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
     web | node | postgres | redis | nginx) for i in $cpus more; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
     esac
     case $1 in
@@ -44,6 +44,7 @@ work() {
     pool) $3 timeout $length python3 pool.py & ;;
     lock) $3 ./lock $length & ;;
     threads) $3 ./threads 2.3 & ;;
+    messages) $3 timeout $length perf bench sched messaging -g 1 -l 1000000 > /dev/null & ;;
     commands) $3 timeout $length bash -c 'while :; do /bin/true; date > /dev/null; echo a | cat > /dev/null; done' & ;;
     esac
     sleep $length
@@ -57,7 +58,7 @@ if [ -n "${WORK:-}" ]; then
     exit
 fi
 rounds=${2:-2}
-workloads='build zip web pipe pool commands lock'
+workloads='build zip web pipe pool commands lock messages'
 
 # Makes what the workloads want.
 prepare() {
@@ -363,6 +364,7 @@ for round in $(seq "$rounds"); do
         java) back='gzip*' front='/^(java|pool-|G[C1] |VM |C[12] |Reference|Finalizer|Signal|Service|Monitor|Notification|Common|Attach)/' ;;
         go) back='gzip*' front='gowork' ;;
         threads) back='gzip*' front='/^(threads?|dispatcher|source)$/' ;;
+        messages) back='gzip*' front='/^(perf|sched-messaging)$/' ;;
         postgres) back='sha512sum*' front='/^(postgres|pgbench)$/' ;;
         redis) back='sha512sum*' front='/^(redis-|bio_|jemalloc)/' ;;
         nginx) back='sha512sum*' front='nginx' ;;
