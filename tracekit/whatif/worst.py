@@ -25,6 +25,7 @@ _WORDS = {
     "ticks": "timers of whole ticks",
     "io": "devices",
     "message": "requests to its pool",
+    "several": "messages from several tasks",
     "external": "something not recorded",
     "absolute": "something not recorded",
 }
@@ -74,7 +75,11 @@ def waits(replay: Trace, tids: list[int]) -> dict[int, str]:
     """
     steps = replay.program.filter(
         pl.col("tid").is_in(tids), pl.col("ends_by").is_not_null(), pl.col("op").cast(pl.String) != "spin"
-    ).select("tid", pl.col("ends_by").cast(pl.String), "partner_tid")
+    )
+    # What several put into a buffer, no one task ends the wait for.
+    several = (pl.col("op").cast(pl.String) == "take") & pl.col("partner_tid").is_null()
+    ends_by = pl.when(several).then(pl.lit("several")).otherwise(pl.col("ends_by").cast(pl.String))
+    steps = steps.select("tid", ends_by.alias("ends_by"), "partner_tid")
     names = dict(replay.tasks.select("tid", pl.col("comm").cast(pl.String)).iter_rows())
     found = {}
     for tid in tids:

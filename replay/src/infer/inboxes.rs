@@ -18,7 +18,7 @@ use super::buffers::Pipes;
 use super::network::FEW;
 use super::waits::{Wait, Waits};
 use super::{Mark, Track, HOPELESS, WORTH};
-use crate::history::{History, TaskIndex};
+use crate::history::{By, EventKind, First, History, TaskEvent, TaskIndex};
 use crate::program::Buffer;
 use crate::task::{Ns, TaskId};
 
@@ -50,27 +50,40 @@ struct Inbox<'a> {
 
 /// The buffers of `tasks` into which several put something.
 pub(super) fn find(history: &History, tracks: &[Track], waits: &Waits, tasks: &Tasks) -> Pipes {
-    let mut found = Pipes::default();
     let mut left = LOOKED_AT * history.tasks.iter().map(|t| t.events.len()).sum::<usize>();
+    let mut likely: Vec<(f64, Buffer, Inbox, Marks)> = Vec::new();
     for inbox in candidates(history, tracks, waits, tasks) {
-        let id = found.found.len() as u32;
         let slices = inbox.slices(tracks);
         let Some(rest) = left.checked_sub(slices.len()) else { continue };
         left = rest;
-        let mut marks = inbox.marks(id, history.span, (tracks, &slices));
-        let Some(buffer) = inbox.buffer(&marks) else { continue };
+        let marks = inbox.marks(history.span, (tracks, &slices));
+        likely.extend(inbox.buffer(&marks).map(|(spread, buffer)| (spread, buffer, inbox, marks)));
+    }
+    // Of two that each look as if they took what the other one puts in, the surer one does.
+    likely.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut taken = BTreeMap::<TaskIndex, (Buffer, Inbox, Marks)>::new();
+    for (_, buffer, inbox, marks) in likely {
+        let other_way = |w: &TaskIndex| taken.get(w).is_some_and(|t| t.1.writers.contains(&inbox.reader));
+        if !inbox.writers.iter().any(other_way) {
+            taken.insert(inbox.reader, (buffer, inbox, marks));
+        }
+    }
+    let mut found = Pipes::default();
+    for (buffer, inbox, mut marks) in taken.into_values() {
         found.wakes.extend(inbox.waits.iter().map(|w| w.0.wake));
         if buffer.capacity < u32::MAX {
             for (wait, writer) in &inbox.full {
-                marks.entry(*writer).or_default().push((wait.from, Mark::Put(id)));
-                marks.entry(inbox.reader).or_default().push((wait.posted, Mark::Get(id)));
+                marks.entry(*writer).or_default().push((wait.from, Mark::Put(0)));
+                marks.entry(inbox.reader).or_default().push((wait.posted, Mark::Get(0)));
                 found.wakes.insert(wait.wake);
             }
         }
-        found.found.push(buffer);
+        let id = found.found.len() as u32;
+        let numbered = |(at, mark)| (at, if matches!(mark, Mark::Put(_)) { Mark::Put(id) } else { Mark::Get(id) });
         for (task, list) in marks {
-            found.marks.entry(task).or_default().extend(list);
+            found.marks.entry(task).or_default().extend(list.into_iter().map(numbered));
         }
+        found.found.push(buffer);
     }
     found.marks.values_mut().for_each(|marks| marks.sort());
     found
@@ -97,10 +110,28 @@ fn candidates<'a>(history: &History, tracks: &'a [Track], waits: &Waits, tasks: 
         let sleeps = history.tasks[*task as usize].sleeps().count();
         often[task] >= FEW && inbox.waits.len() as f64 >= (1.0 - HOPELESS) * sleeps as f64
     });
+    let begins = begins(history);
     for inbox in found.values_mut() {
+        inbox.waits.extend(begins.get(&inbox.reader).filter(|b| inbox.writers.contains(&b.1)));
+        let full = inbox.writers.iter().filter_map(|w| begins.get(w).map(|b| (w, b)));
+        inbox.full.extend(full.filter(|b| b.1 .1 == inbox.reader).map(|(writer, begin)| (begin.0, *writer)));
         inbox.waits.sort_by_key(|w| w.0.posted);
     }
     found.into_values().collect()
+}
+
+/// The sleeps with which tasks begin and that others end, and who did.
+fn begins(history: &History) -> BTreeMap<TaskIndex, (Wait, TaskIndex)> {
+    let mut found = BTreeMap::new();
+    for task in history.tasks.iter().filter(|task| task.first == First::Asleep) {
+        if let Some(TaskEvent { kind: EventKind::Woken { by: By::Task { waker, wake }, .. }, .. }) = task.events.first()
+        {
+            let posts = &history.tasks[*waker as usize].events;
+            let posted = posts.iter().find(|e| e.kind == EventKind::Post { wake: *wake }).map_or(0, |e| e.at);
+            found.insert(task.id, (Wait { from: 0, posted, wake: *wake }, *waker));
+        }
+    }
+    found
 }
 
 impl Inbox<'_> {
@@ -119,7 +150,7 @@ impl Inbox<'_> {
     }
 
     /// Units put in and taken out.
-    fn marks(&self, id: u32, span: Ns, (tracks, slices): (&[Track], &[Ran])) -> Marks {
+    fn marks(&self, span: Ns, (tracks, slices): (&[Track], &[Ran])) -> Marks {
         let bursts = self.bursts(span);
         let work = |burst: &Ran| self.track.pos(burst.1) - self.track.pos(burst.0);
         let mut works: Vec<Ns> = bursts.iter().map(work).collect();
@@ -130,8 +161,8 @@ impl Inbox<'_> {
         let (mut slices, mut on): (_, Vec<Ran>) = (slices.iter().peekable(), Vec::new());
         for (burst, (wait, _)) in bursts.iter().zip(&self.waits) {
             let (begin, end, waker) = *burst;
-            marks.entry(waker).or_default().push((begin, Mark::Put(id)));
-            marks.entry(self.reader).or_default().push((wait.from, Mark::Get(id)));
+            marks.entry(waker).or_default().push((begin, Mark::Put(0)));
+            marks.entry(self.reader).or_default().push((wait.from, Mark::Get(0)));
             last.insert(waker, tracks[waker as usize].pos(begin));
             on.retain(|s| s.1 > begin + 1);
             while let Some(slice) = slices.next_if(|s| s.0 < end) {
@@ -159,17 +190,17 @@ impl Inbox<'_> {
                 };
                 let (at, by) = latest.iter().map(due).max().map_or((begin, waker), |due| (due.1, due.2));
                 last.insert(by, tracks[by as usize].pos(at));
-                marks.entry(by).or_default().push((at, Mark::Put(id)));
+                marks.entry(by).or_default().push((at, Mark::Put(0)));
             }
-            marks.entry(self.reader).or_default().extend(takes.into_iter().map(|at| (at, Mark::Get(id))));
+            marks.entry(self.reader).or_default().extend(takes.into_iter().map(|at| (at, Mark::Get(0))));
         }
         marks
     }
 
     /// The buffer, where it is one: where writers waited for room it held about the same, and less when they
-    /// were woken.
-    fn buffer(&self, marks: &Marks) -> Option<Buffer> {
-        let (mut capacity, mut room) = (u32::MAX, 1);
+    /// were woken. Before it, how far that spreads, in parts of it.
+    fn buffer(&self, marks: &Marks) -> Option<(f64, Buffer)> {
+        let (mut capacity, mut room, mut spread) = (u32::MAX, 1, 0.0);
         if self.full.len() >= WORTH.0 {
             let put = |mark: &Mark| if matches!(mark, Mark::Put(_)) { 1 } else { -1 };
             let mut levels: Vec<(Ns, i64)> = marks.values().flatten().map(|(at, mark)| (*at, put(mark))).collect();
@@ -189,11 +220,12 @@ impl Inbox<'_> {
             if left >= most || most < 1 || (third - first) * NARROW > most {
                 return None;
             }
+            spread = (third - first) as f64 / most as f64;
             capacity = most as u32;
             room = (most - left.max(0)) as u32;
         }
         let from = self.writers.iter().map(|w| TaskId(*w)).collect();
-        Some(Buffer { capacity, write: 1, read: 1, room, holds: 0, from, to: TaskId(self.reader) })
+        Some((spread, Buffer { capacity, write: 1, read: 1, room, holds: 0, from, to: TaskId(self.reader) }))
     }
 }
 

@@ -309,7 +309,7 @@ impl Messages {
         self.marks[task as usize].iter().any(|m| matches!(m.1, Mark::Attempt(_)))
     }
 
-    fn uses_buffer(&self, task: TaskIndex) -> bool {
+    pub(crate) fn uses_buffer(&self, task: TaskIndex) -> bool {
         self.marks[task as usize].iter().any(|m| matches!(m.1, Mark::Put(_) | Mark::Get(_)))
     }
 

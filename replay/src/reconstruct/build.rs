@@ -247,6 +247,9 @@ impl<'a> Builder<'a> {
         match woken {
             // It waits for its first message.
             Some(TaskEvent { kind: EventKind::Woken { by, .. }, .. }) if self.is_message(task, *by) => {}
+            // Its first step is to take something out of a buffer, or to put something in.
+            Some(TaskEvent { kind: EventKind::Woken { by: By::Task { wake, .. }, .. }, .. })
+                if self.messages.explained.contains(wake) && self.messages.uses_buffer(task.id) => {}
             Some(TaskEvent { at, kind: EventKind::Woken { by, .. } }) => self.sleep(task, 0, *at, *by, false, d),
             _ => {
                 let sem = self.new_sem();
