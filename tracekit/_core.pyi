@@ -451,7 +451,7 @@ class Programs:
         int | None,
         list[tuple[str, str]],
         list[int],
-        list[tuple[int, int, int, int]],
+        list[tuple[int, int, int, int, int]],
     ]: ...
     @property
     def wakeups(self) -> list[tuple[str, int]]: ...

@@ -42,11 +42,24 @@ CUT = 0b111
 #: Bytes that decide.
 HEAD = 65_536
 _KEYS = (
-    *("policy", "policy rt", "cpus", "hz", "unit", "until", "seed", "phase", "timers", "kernel", "costs"),
+    *(
+        "policy",
+        "policy rt",
+        "cpus",
+        "hz",
+        "unit",
+        "until",
+        "seed",
+        "phase",
+        "timers",
+        "kernel",
+        "costs",
+        "capacity",
+    ),
     *("tolerance", "run", "share", "end", "switches", "slice", "state", "count"),
 )
-_KEY = re.compile(rf"(?:{'|'.join(_KEYS)}|expect(?:@\d+)?|values \w+|group \S+)\s*:")
-_TASK = re.compile(r"[A-Z][\w.-]*(?:\*\d+)?(?:\s+\w+=\S+)*\s*:\s*[(RKSDEUWPYFVTXQZNACM]")
+_KEY = re.compile(rf"(?:{'|'.join(_KEYS)}|expect(?:@\d+)?|values \w+|(?:group|buffer|queue) \S+|khz \d+)\s*:")
+_TASK = re.compile(r"[A-Z][\w.-]*(?:\*\d+)?(?:\s+\w+=\S+)*\s*:\s*[(RKSDEUWPBYFVTXQZNACMIOLGH]")
 #: What is meant as one: a name may not begin with a small letter.
 _MEANT = re.compile(_TASK.pattern.replace("[A-Z]", "[A-Za-z]", 1))
 _FROM_TRACE = re.compile(r"values\s+(\w+)\s*:\s*([a-z]+)\s+of\s+(.+?)\s+in\s+(.+)")
@@ -67,9 +80,8 @@ def recognises(source: str | bytes) -> bool:
             return False
     if b"\0" in head[:512]:
         return False
-    whole = len(head) < HEAD
-    lines = head.decode(errors="replace").splitlines()
-    lines = [line.partition("#")[0].strip() for line in (lines if whole else lines[:-1])]
+    # The last line may be cut, but how it begins says what it is: a task of a recording has long ones.
+    lines = [line.partition("#")[0].strip() for line in head.decode(errors="replace").splitlines()]
     lines = [line for line in lines if line]
     # A text that is being written may have a line that is wrong: it is named when it is run.
     task = _MEANT if lines and _KEY.match(lines[0]) else _TASK

@@ -28,6 +28,8 @@ const STATES: [State; 6] =
 pub const POLICIES: [&str; 6] = ["cfs", "eevdf", "rr", "fifo", "o1", "ule"];
 /// Steps that the search for messages may take: what it says of itself.
 const SEARCHED: usize = 6_000_000;
+/// Steps of programs for each event.
+const STEPS: usize = 256;
 /// Numbers of CPUs: some that lie apart, one that is none.
 const CPUS: [i32; 6] = [0, 1, 2, 3, 63, 4095];
 /// Rounds of a replay's progress callback after which it is stopped.
@@ -65,6 +67,10 @@ pub fn used(events: &Events, strings: &Strings, policy: &str) -> Result<u64, Str
     let recon = reconstruct(events, strings, &Options::default());
     if recon.unobserved.spent > SEARCHED {
         return Err(format!("the search for messages takes {} steps", recon.unobserved.spent));
+    }
+    let steps: usize = recon.work.tasks.iter().map(|t| t.steps.len()).sum();
+    if steps > STEPS * (events.len() + 1) {
+        return Err(format!("{steps} steps from {} events", events.len()));
     }
     let spec = ReplaySpec { policy: policy.into(), ..ReplaySpec::default() };
     let mut rounds = 0;

@@ -89,7 +89,7 @@ impl Target for Reading {
 fn target(name: &str) -> Option<Box<dyn Target>> {
     Some(match name {
         "events" => Box::new(events::Sequence::default()),
-        "messages" => Box::new(messages::Messages),
+        "messages" => Box::new(messages::Messages::default()),
         "policy" => Box::new(texts::Policies::new()),
         "workload" => Box::new(texts::Workloads::new()),
         _ => {

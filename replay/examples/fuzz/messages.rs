@@ -19,13 +19,29 @@ const DAMAGES: usize = 12;
 /// Queues between the tasks.
 const QUEUES: u8 = 5;
 
+/// Inputs in hexadecimal digits that were findings once, tried first: a unit, and a lock, of nanoseconds.
+const FOUND: [&str; 2] = [
+    "cabb906139c94e714f94c40ddf544e34fbbc7befff089d583ca2b6d635b8addd3eccb19442aa5e03d303ed6793d5cab3\
+     efda5b0966fe6392fdd5da92d4a08783773f63b459f5d658",
+    "a6eb45a934cdf42af63e17b07ec18d76b94403710d745cabbf1f105992a860743eb0e2af3614c30420b4b1d3f5d5542a\
+     e5f2b176d38ac93f441ff850887b61fff123dd121fcba038897a787dd8fa13f4ebf7726f",
+];
+
 /// A network of tasks as bytes (policies, CPUs and how many tasks; for each task what it waits for,
 /// works, and sends), and what is done to its records.
 #[derive(Default)]
-pub struct Messages;
+pub struct Messages {
+    /// How many of those found once were tried.
+    again: usize,
+}
 
 impl Target for Messages {
     fn make(&mut self, random: &mut Random) -> Vec<u8> {
+        if let Some(found) = FOUND.get(self.again) {
+            self.again += 1;
+            let byte = |at| u8::from_str_radix(&found[at..at + 2], 16).expect("hexadecimal digits");
+            return (0..found.len()).step_by(2).map(byte).collect();
+        }
         let size = RUN + TASK * TASKS + DAMAGE * random.below(DAMAGES);
         (0..size).map(|_| random.next() as u8).collect()
     }

@@ -107,8 +107,9 @@ impl Engine {
     pub(super) fn close_buffers(&mut self, cpu: Cpu, t: TaskId) {
         for buffer in 0..self.levels.of.len() {
             let (level, of) = (&mut self.levels.of[buffer], &self.k.work.buffers[buffer]);
-            level.ended += usize::from(of.from.contains(&t));
-            if of.to != t && (level.ended < of.from.len() || !of.from.contains(&t)) {
+            let puts = of.from.contains(&t);
+            level.ended += usize::from(puts);
+            if of.to != t && !(puts && level.ended == of.from.len()) {
                 continue;
             }
             level.closed = true;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::sets::Sets;
 use super::waits::{mutual, Wait, Waits};
-use super::{Mark, Track, HOPELESS, WORTH};
+use super::{most_steps, Mark, Track, HOPELESS, WORTH};
 use crate::history::{EventKind, History, Off, TaskEvent, TaskHistory, TaskIndex};
 use crate::program::Buffer;
 use crate::task::{Ns, TaskId};
@@ -23,8 +23,9 @@ use crate::task::{Ns, TaskId};
 const LEAST: f64 = 2.0;
 /// Share of cases that may be otherwise.
 const RARE: f64 = 0.1;
-/// Shortest unit, ns: shorter ones than a switch takes say nothing.
-const SHORTEST: Ns = 1_000;
+/// Shortest unit, and time from one attempt to take a lock to the next, ns: shorter ones than a switch takes
+/// say nothing.
+pub(super) const SHORTEST: Ns = 1_000;
 
 /// The buffers between some tasks.
 #[derive(Default)]
@@ -73,7 +74,8 @@ impl Pipes {
     /// Finds the buffers between `tasks`.
     pub fn find(history: &History, tracks: &[Track], waits: &Waits, tasks: &HashSet<TaskIndex>) -> Self {
         let mut found = Pipes::default();
-        for link in pipelines((waits, tasks), tracks, &|task| sleeps(&history.tasks[task as usize])) {
+        let sleeps = |task| sleeps(&history.tasks[task as usize]);
+        for link in pipelines((waits, tasks), tracks, &sleeps, most_steps(history)) {
             let id = found.found.len() as u32;
             let (puts, takes) = link.steps();
             let (from, to) = (link.from.task, link.to.task);
@@ -126,6 +128,7 @@ fn pipelines<'a>(
     (waits, tasks): (&'a Waits, &HashSet<TaskIndex>),
     tracks: &'a [Track],
     sleeps: &dyn Fn(TaskIndex) -> usize,
+    mut left: usize,
 ) -> Vec<Link<'a>> {
     let ours = |pair: &&(TaskIndex, TaskIndex)| {
         pair.0 < pair.1 && tasks.contains(&pair.0) && tasks.contains(&pair.1) && mutual(waits, **pair)
@@ -146,8 +149,12 @@ fn pipelines<'a>(
     let side = |task: TaskIndex, waker| Side { task, track: &tracks[task as usize], waits: &waits[&(waker, task)] };
     let mut found: Vec<Pair> = Vec::new();
     for pair in &pairs {
-        match Pair::between(side(pair.0, pair.1), side(pair.1, pair.0)) {
-            Some(pair) => found.push(pair),
+        let buffer = Pair::between(side(pair.0, pair.1), side(pair.1, pair.0));
+        match buffer.and_then(|buffer| Some((left.checked_sub(buffer.steps_taken())?, buffer))) {
+            Some((rest, pair)) => {
+                left = rest;
+                found.push(pair);
+            }
             None => other.extend([pair.0, pair.1]),
         }
     }
@@ -286,6 +293,12 @@ impl<'a> Pair<'a> {
         let one_writes = (goes_on < step / 2.0) == (steps.0 > steps.1);
         let sure = (goes_on.max(1.0) / (step / 2.0)).ln().abs();
         Some(Pair { one, other, ratio, held, steps, one_writes, sure })
+    }
+
+    /// Units that are put in and taken out.
+    fn steps_taken(&self) -> usize {
+        let work = self.ratio * self.one.work(0, Ns::MAX) + self.other.work(0, Ns::MAX);
+        (work / self.steps.0.min(self.steps.1)) as usize
     }
 
     fn link(self) -> Link<'a> {

@@ -29,6 +29,13 @@ pub enum Outcome {
     Worse,
 }
 
+impl Outcome {
+    /// Messages cannot be followed, nor what its tasks pass on: only pools of them may be known.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge)
+    }
+}
+
 /// A group of tasks that send each other messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {

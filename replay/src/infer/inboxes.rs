@@ -1,5 +1,5 @@
 //! Buffers into which several tasks put what one takes out: the socket or pipe of a task that many write
-//! to, the queue of a thread that many give work to.
+//! to, the queue of a thread that many give work to (fan-in; a queue of many producers and one consumer).
 //!
 //! The one that takes is woken by many, and wakes them where they found no room. It sleeps where
 //! nothing is left, so that what it does behind a wakeup is the work of all that was put in since. The
@@ -14,10 +14,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::buffers::Pipes;
+use super::buffers::{Pipes, SHORTEST};
 use super::network::FEW;
-use super::waits::{Wait, Waits};
-use super::{Mark, Track, HOPELESS, WORTH};
+use super::waits::{posted, Wait, Waits};
+use super::{most_steps, Mark, Track, HOPELESS, WORTH};
 use crate::history::{By, EventKind, First, History, TaskEvent, TaskIndex};
 use crate::program::Buffer;
 use crate::task::{Ns, TaskId};
@@ -25,9 +25,6 @@ use crate::task::{Ns, TaskId};
 /// What a full buffer holds is the same to one part in so many, between quartiles; taken the wrong way round
 /// it differs by more than it is itself.
 const NARROW: i64 = 2;
-
-/// Slices that are looked at for each event of the trace, at most.
-const LOOKED_AT: usize = 64;
 
 /// Some tasks.
 type Tasks = HashSet<TaskIndex>;
@@ -50,13 +47,20 @@ struct Inbox<'a> {
 
 /// The buffers of `tasks` into which several put something.
 pub(super) fn find(history: &History, tracks: &[Track], waits: &Waits, tasks: &Tasks) -> Pipes {
-    let mut left = LOOKED_AT * history.tasks.iter().map(|t| t.events.len()).sum::<usize>();
+    let mut left = most_steps(history);
     let mut likely: Vec<(f64, Buffer, Inbox, Marks)> = Vec::new();
     for inbox in candidates(history, tracks, waits, tasks) {
+        let bursts = inbox.bursts(history.span);
+        let works: Vec<Ns> = bursts.iter().map(|b| inbox.work(b)).collect();
+        let unit = unit(works.clone());
+        if unit < SHORTEST {
+            continue;
+        }
         let slices = inbox.slices(tracks);
-        let Some(rest) = left.checked_sub(slices.len()) else { continue };
+        let units = (works.iter().sum::<Ns>() / unit) as usize;
+        let Some(rest) = left.checked_sub(slices.len() + units) else { continue };
         left = rest;
-        let marks = inbox.marks(history.span, (tracks, &slices));
+        let marks = inbox.marks((&bursts, unit), (tracks, &slices));
         likely.extend(inbox.buffer(&marks).map(|(spread, buffer)| (spread, buffer, inbox, marks)));
     }
     // Of two that each look as if they took what the other one puts in, the surer one does.
@@ -110,6 +114,9 @@ fn candidates<'a>(history: &History, tracks: &'a [Track], waits: &Waits, tasks: 
         let sleeps = history.tasks[*task as usize].sleeps().count();
         often[task] >= FEW && inbox.waits.len() as f64 >= (1.0 - HOPELESS) * sleeps as f64
     });
+    if found.is_empty() {
+        return Vec::new();
+    }
     let begins = begins(history);
     for inbox in found.values_mut() {
         inbox.waits.extend(begins.get(&inbox.reader).filter(|b| inbox.writers.contains(&b.1)));
@@ -122,13 +129,11 @@ fn candidates<'a>(history: &History, tracks: &'a [Track], waits: &Waits, tasks: 
 
 /// The sleeps with which tasks begin and that others end, and who did.
 fn begins(history: &History) -> BTreeMap<TaskIndex, (Wait, TaskIndex)> {
-    let mut found = BTreeMap::new();
+    let (mut found, posted) = (BTreeMap::new(), posted(history));
     for task in history.tasks.iter().filter(|task| task.first == First::Asleep) {
         if let Some(TaskEvent { kind: EventKind::Woken { by: By::Task { waker, wake }, .. }, .. }) = task.events.first()
         {
-            let posts = &history.tasks[*waker as usize].events;
-            let posted = posts.iter().find(|e| e.kind == EventKind::Post { wake: *wake }).map_or(0, |e| e.at);
-            found.insert(task.id, (Wait { from: 0, posted, wake: *wake }, *waker));
+            found.insert(task.id, (Wait { from: 0, posted: posted[*wake as usize], wake: *wake }, *waker));
         }
     }
     found
@@ -141,6 +146,11 @@ impl Inbox<'_> {
         self.waits.iter().zip(ends).map(|((wait, waker), end)| (wait.posted, end.max(wait.posted), *waker)).collect()
     }
 
+    /// What it worked in a burst.
+    fn work(&self, burst: &Ran) -> Ns {
+        self.track.pos(burst.1) - self.track.pos(burst.0)
+    }
+
     /// When writers were on a CPU, in order of time.
     fn slices(&self, tracks: &[Track]) -> Vec<Ran> {
         let of = |w: TaskIndex| tracks[w as usize].slices().map(move |s| (s.0, s.1, w));
@@ -150,12 +160,7 @@ impl Inbox<'_> {
     }
 
     /// Units put in and taken out.
-    fn marks(&self, span: Ns, (tracks, slices): (&[Track], &[Ran])) -> Marks {
-        let bursts = self.bursts(span);
-        let work = |burst: &Ran| self.track.pos(burst.1) - self.track.pos(burst.0);
-        let mut works: Vec<Ns> = bursts.iter().map(work).collect();
-        let quarter = works.len() / 4;
-        let unit = (*works.select_nth_unstable(quarter).1).max(1);
+    fn marks(&self, (bursts, unit): (&[Ran], Ns), (tracks, slices): (&[Track], &[Ran])) -> Marks {
         let mut marks = Marks::new();
         let mut last: BTreeMap<TaskIndex, Ns> = BTreeMap::new();
         let (mut slices, mut on): (_, Vec<Ran>) = (slices.iter().peekable(), Vec::new());
@@ -168,16 +173,19 @@ impl Inbox<'_> {
             while let Some(slice) = slices.next_if(|s| s.0 < end) {
                 on.push(*slice);
             }
-            let within = on.iter().map(|s| (s.0.max(begin + 1), s.1.min(end), s.2));
-            let mut meanwhile: Vec<Ran> = within.filter(|s| s.0 < s.1).collect();
-            meanwhile.sort_unstable();
-            let more = (work(burst) as f64 / unit as f64).round() as usize;
-            if more < 2 || meanwhile.is_empty() {
+            let units = (self.work(burst) as f64 / unit as f64).round() as usize;
+            if units < 2 {
                 continue;
             }
+            let within = on.iter().map(|s| (s.0.max(begin + 1), s.1.min(end), s.2));
+            let mut meanwhile: Vec<Ran> = within.filter(|s| s.0 < s.1).collect();
+            if meanwhile.is_empty() {
+                continue;
+            }
+            meanwhile.sort_unstable();
             let from = self.track.pos(begin);
-            let taken = |i: usize| self.track.time(from + work(burst) * i as Ns / more as Ns);
-            let takes: Vec<Ns> = (1..more).map(taken).collect();
+            let taken = |i: usize| self.track.time(from + self.work(burst) * i as Ns / units as Ns);
+            let takes: Vec<Ns> = (1..units).map(taken).collect();
             // Whoever has run for longest since it put something in was the next.
             let (mut next, mut latest) = (meanwhile.iter().peekable(), BTreeMap::new());
             for at in puts(&meanwhile, &takes) {
@@ -227,6 +235,12 @@ impl Inbox<'_> {
         let from = self.writers.iter().map(|w| TaskId(*w)).collect();
         Some((spread, Buffer { capacity, write: 1, read: 1, room, holds: 0, from, to: TaskId(self.reader) }))
     }
+}
+
+/// The lower quartile: of one unit.
+fn unit(mut works: Vec<Ns>) -> Ns {
+    let quarter = works.len() / 4;
+    *works.select_nth_unstable(quarter).1
 }
 
 /// When units that are taken at `takes` were put in: evenly in what others ran `meanwhile`, each before it

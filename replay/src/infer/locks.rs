@@ -13,9 +13,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::buffers::SHORTEST;
 use super::sets::Sets;
 use super::waits::{Wait, Waits};
-use super::{Track, WORTH};
+use super::{most_steps, Track, WORTH};
 use crate::calibrate::Overheads;
 use crate::history::{History, TaskIndex};
 use crate::task::Ns;
@@ -62,11 +63,17 @@ pub(super) fn find(
         one.comm != other.comm && one.pid.is_some_and(|pid| other.pid.is_some_and(|of| of != pid))
     };
     let groups = groups(waits, tasks).into_iter().filter(|g| g.len() >= least && !strangers(g));
-    groups.filter_map(|group| lock(&group, waits, tracks, over)).collect()
+    let mut left = most_steps(history);
+    groups.filter_map(|group| lock(&group, waits, (tracks, over), &mut left)).collect()
 }
 
-/// The lock of a group, where it is one.
-fn lock(group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Overheads) -> Option<Lock> {
+/// The lock of a group, where it is one, and they come to it no more often than is `left`.
+fn lock(
+    group: &BTreeSet<TaskIndex>,
+    waits: &Waits,
+    (tracks, over): (&[Track], &Overheads),
+    left: &mut usize,
+) -> Option<Lock> {
     let of = |t: &TaskIndex| waits.range((*t, 0)..=(*t, TaskIndex::MAX));
     let ours = group.iter().flat_map(of).filter(|w| w.0 .0 != w.0 .1 && group.contains(&w.0 .1));
     let (mut all, mut present) = (Vec::new(), 0);
@@ -79,7 +86,7 @@ fn lock(group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Ove
         return None;
     }
     let at_once = AtOnce::of(group.iter().map(|t| &tracks[*t as usize]), &all);
-    let (mut expected, mut by_itself, mut alone) = (0.0, 0, 0);
+    let (mut expected, mut by_itself, mut alone, mut times) = (0.0, 0, 0, 0);
     let mut own = Vec::with_capacity(group.len());
     for &t in group {
         let (beside, free) = at_once.shares(&tracks[t as usize]);
@@ -87,9 +94,10 @@ fn lock(group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Ove
         let side = attempts.iter().filter(|m| !m.alone).count();
         // Where they run at once only while one hands over to the other, none keeps another
         // waiting.
-        if beside <= attempts.len() as Ns * over.switch {
+        if beside <= attempts.len() as Ns * over.switch.max(SHORTEST) {
             return None;
         }
+        times += tracks[t as usize].slices().map(|s| s.1 - s.0).sum::<Ns>() / gap(beside, side);
         if side >= WORTH.0 {
             expected += side as f64 / (beside as f64).max(1.0) * free as f64;
         }
@@ -102,6 +110,7 @@ fn lock(group: &BTreeSet<TaskIndex>, waits: &Waits, tracks: &[Track], over: &Ove
     if RARE * expected < WORTH.0 as f64 || many(by_itself, expected) || many(alone, all.len() as f64) {
         return None;
     }
+    *left = left.checked_sub(times as usize)?;
     for (t, attempts) in &mut own {
         between(&tracks[*t as usize], &at_once, attempts);
     }
@@ -137,6 +146,11 @@ fn attempts(
     all
 }
 
+/// Time from one of so many attempts beside others to the next.
+fn gap(beside: Ns, attempts: usize) -> Ns {
+    (beside / attempts.max(1) as Ns).max(1)
+}
+
 /// Adds attempts in the stretches that a task ran by itself, as frequent as those beside others were.
 fn between(track: &Track, at_once: &AtOnce, attempts: &mut Vec<Attempt>) {
     let rests: Vec<Ns> = attempts.iter().filter(|m| !m.alone).map(|m| m.rest).collect();
@@ -144,7 +158,7 @@ fn between(track: &Track, at_once: &AtOnce, attempts: &mut Vec<Attempt>) {
     if rests.is_empty() || beside == 0 {
         return;
     }
-    let gap = (beside / rests.len() as Ns).max(1);
+    let gap = gap(beside, rests.len());
     let mut rests = rests.iter().cycle();
     let mut left = gap;
     for (from, to) in track.slices() {

@@ -81,6 +81,15 @@ const MANY: usize = 2_000;
 /// Share of messages that may stay unexplained.
 const UNEXPLAINED: f64 = 0.002;
 
+/// Steps in buffers and locks that no event shows, for each event of the trace, at most: a bound of time
+/// and memory.
+const STEPS: usize = 64;
+
+/// So many steps in the whole trace.
+fn most_steps(history: &History) -> usize {
+    STEPS * history.tasks.iter().map(|t| t.events.len()).sum::<usize>()
+}
+
 /// One thing that a task did and no record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
@@ -227,8 +236,7 @@ impl Given<'_> {
         found.take_buffers(pipes);
         found.find_locks((tracks, over), (history, waits), 2);
         found.take_locks();
-        let kept = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
-        found.found.resolved = !found.found.groups.iter().any(kept);
+        found.found.resolved = !found.found.groups.iter().any(|g| g.outcome.is_open());
         if !found.inside.contains(&true) {
             found.queues = 0;
         }
@@ -271,8 +279,7 @@ impl Messages {
 
     /// The tasks that are in no group whose messages are known, one way or the other.
     fn unsettled(&self) -> HashSet<TaskIndex> {
-        let open = |g: &Group| matches!(g.outcome, Outcome::Pooled | Outcome::Unexplained | Outcome::TooLarge);
-        let groups = self.found.groups.iter().filter(|g| !open(g));
+        let groups = self.found.groups.iter().filter(|g| !g.outcome.is_open());
         let known: HashSet<TaskIndex> = groups.flat_map(|g| g.tasks.iter().copied()).collect();
         (0..self.inside.len() as TaskIndex).filter(|task| !known.contains(task)).collect()
     }

@@ -33,6 +33,11 @@ impl Unobserved {
             let names: Vec<String> = groups.iter().take(NAMED).map(|g| group_name(g, work)).collect();
             names.join("; ")
         };
+        let rooms = |groups: &[&Group]| -> String {
+            let of = |b: &&Buffer| groups.iter().any(|g| g.tasks.contains(&b.to.0));
+            let found: Vec<String> = work.buffers.iter().filter(of).take(NAMED).map(|b| room(b, work)).collect();
+            found.join(", ")
+        };
         let pooled = of(&[Outcome::Pooled]);
         if !pooled.is_empty() {
             sentences.push(format!(
@@ -45,25 +50,21 @@ impl Unobserved {
         }
         let buffered = of(&[Outcome::Buffered]);
         if !buffered.is_empty() {
-            let of = |b: &&Buffer| buffered.iter().any(|g| g.tasks.contains(&b.to.0));
-            let room: Vec<String> = work.buffers.iter().filter(of).take(NAMED).map(|b| room(b, work)).collect();
             sentences.push(format!(
                 "messages between {} cannot be followed one by one: a replay fills and empties the buffers \
                  between them, in units of the least that one wakes the other for ({})",
                 names(&buffered),
-                room.join(", ")
+                rooms(&buffered)
             ));
         }
         let gathered = of(&[Outcome::Gathered]);
         if !gathered.is_empty() {
-            let of = |b: &&Buffer| gathered.iter().any(|g| g.tasks.contains(&b.to.0));
-            let room: Vec<String> = work.buffers.iter().filter(of).take(NAMED).map(|b| room(b, work)).collect();
             sentences.push(format!(
                 "messages between {} cannot be followed one by one: many of them put into a buffer what \
                  one takes out, in units of its shortest bursts; nothing shows who put in what it found \
                  there, and a replay has it from those who ran meanwhile ({})",
                 names(&gathered),
-                room.join(", ")
+                rooms(&gathered)
             ));
         }
         let locked = of(&[Outcome::Locked]);

@@ -27,8 +27,8 @@ pub(crate) fn mutual(waits: &Waits, (one, other): (TaskIndex, TaskIndex)) -> boo
     often((one, other)) && often((other, one))
 }
 
-/// The sleeps of each task that another one ended, by both, in order of time.
-pub(crate) fn waits(history: &History) -> Waits {
+/// When each wakeup by a task was made.
+pub(super) fn posted(history: &History) -> Vec<Ns> {
     let mut posted = vec![0; history.wakee.len()];
     for task in &history.tasks {
         for event in &task.events {
@@ -37,6 +37,12 @@ pub(crate) fn waits(history: &History) -> Waits {
             }
         }
     }
+    posted
+}
+
+/// The sleeps of each task that another one ended, by both, in order of time.
+pub(crate) fn waits(history: &History) -> Waits {
+    let posted = posted(history);
     let mut waits = Waits::new();
     for task in &history.tasks {
         for Slept { from, by, .. } in task.sleeps() {

@@ -429,8 +429,8 @@ impl Reading {
             let placed = if fixed { settled.clone() } else { rates_of(&followed, &messages.takes()) };
             [settled, placed]
         };
-        let (instead, rates) = (instead.map(|other| (both(&other), other)), both(&messages));
-        let instead = instead.map(|(rates, other)| (other, rates));
+        let rates_of_other = instead.as_ref().map(both);
+        let (instead, rates) = (instead.zip(rates_of_other), both(&messages));
         let (history, options) = (Arc::new(history), options.clone());
         Reading {
             history,

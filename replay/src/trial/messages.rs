@@ -156,8 +156,9 @@ fn choose_gathered(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let pools: Vec<Vec<i64>> = gathered.map(|g| tids(&g.tasks)).collect();
     let gap = |reading: &Reading| {
         let none = Pools::new();
+        let recorded = recorded(reading, &none);
         let Some(run) = replayed(&reading.programs(), &none, identity, cancel) else { return f64::MAX };
-        let off = |of: &dyn Fn(&Spent) -> f64| off(&pools, &run, &recorded(reading, &none), of);
+        let off = |of: &dyn Fn(&Spent) -> f64| off(&pools, &run, &recorded, of);
         off(&|s| f64::from(s.sleeps)) + off(&|s| s.awake as f64)
     };
     let with = gap(reading);

@@ -49,13 +49,17 @@ impl Builder {
         Ok(starts)
     }
 
-    /// `buffer pipe: capacity=16 write=1 read=4 holds=0`.
+    /// `buffer pipe: capacity=16 write=1 read=4 room=1 holds=0`; `capacity=max` for any number.
     pub(super) fn declare_buffer(&mut self, name: &str, body: &str) -> Result<(), String> {
         let nobody = TaskId(u32::MAX);
         let mut buffer = Buffer { capacity: 1, write: 1, read: 1, room: 1, holds: 0, from: Vec::new(), to: nobody };
         for part in body.split_whitespace() {
             let (key, value) = part.split_once('=').ok_or_else(|| format!("buffer: `{part}`: expected key=number"))?;
             let least = i64::from(key != "holds");
+            if (key, value) == ("capacity", "max") {
+                buffer.capacity = u32::MAX;
+                continue;
+            }
             let units = u32::try_from(number(value, least, MAX_VALUES as i64)?).unwrap_or_default();
             match key {
                 "capacity" => buffer.capacity = units,

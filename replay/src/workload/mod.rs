@@ -22,7 +22,7 @@
 //! | `timers: hr` or `tick` | when sleeps end |
 //! | `kernel: preempt` or `nopreempt` | may `K` steps be preempted |
 //! | `costs: switch=T fork=list:T/T ...` | what scheduling costs: [`crate::cost::COST_KEYS`] |
-//! | `buffer pipe: capacity=16 write=1 read=4 holds=0` | units that a buffer has room for, that are written and read at once, that are in it at the start |
+//! | `buffer pipe: capacity=16 write=1 read=4 room=1 holds=0` | units that a buffer has room for (`max`: any number), that are written and read at once, for which there is room again when those who wait for it are woken, that are in it at the start |
 //! | `unit: T` | what plain numbers count |
 //! | `until: T` | the end |
 //! | `seed: N` | for times that are drawn; default 1 |

@@ -58,7 +58,7 @@ type Listing = (
     Option<i64>,
     ListedAttrs,
     Vec<i64>,
-    Vec<(u32, u32, u32, u32)>,
+    Vec<(u32, u32, u32, u32, u32)>,
 );
 
 /// Task, thread, name, end, slack, sleep.
@@ -166,7 +166,8 @@ impl Programs {
     /// the start, then those that steps set), and steps with their numbers; then the steps of each
     /// request; then the initial units of each semaphore, the ticks a second, the number of CPUs,
     /// the end in ns (none where there is none), costs and the phases of the tick; and of each buffer
-    /// its room, what is written and read at once, and what is in it at the start.
+    /// its room, what is written and read at once, for how much there is room again when those who wait are
+    /// woken, and what is in it at the start.
     fn listing(&self) -> Listing {
         let (cpus, over) = (self.recon.cpus.len(), &self.recon.overheads);
         let (tasks, handlers) = workload::listing(&self.recon.work, cpus);
@@ -174,7 +175,7 @@ impl Programs {
         let end = Some(self.recon.stop).filter(|ns| *ns < NEVER);
         let stated = self.recon.stated.as_ref().map(|s| s.machine.costs);
         let costs = stated.unwrap_or_else(|| over.costs()).listed();
-        let buffers = self.recon.work.buffers.iter().map(|b| (b.capacity, b.write, b.read, b.holds)).collect();
+        let buffers = self.recon.work.buffers.iter().map(|b| (b.capacity, b.write, b.read, b.room, b.holds)).collect();
         (tasks, handlers, self.recon.work.sems.clone(), over.hz, cpus, end, costs, over.phase.clone(), buffers)
     }
 

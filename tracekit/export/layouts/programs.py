@@ -55,7 +55,8 @@ class Listing:
     phases
         Time of the first tick of each CPU, ns.
     buffers
-        Room of each buffer, what is written and read at once, and what is in it at the start, in units.
+        Room of each buffer, what is written and read at once, for how much there is room again when
+        those who wait for it are woken, and what is in it at the start, in units.
     """
 
     tasks: Sequence[Task]
@@ -67,7 +68,7 @@ class Listing:
     policy: str
     costs: Sequence[tuple[str, str]] = ()
     phases: Sequence[int] = ()
-    buffers: Sequence[tuple[int, int, int, int]] = ()
+    buffers: Sequence[tuple[int, int, int, int, int]] = ()
 
     def names(self) -> list[str]:
         """A name for each task, of letters, digits and _, each once, beginning with an upper-case letter."""
@@ -92,6 +93,10 @@ _BARE = {"yield": "Y", "exec": "X", "exiting": "Q", "exit": "Z"}
 _UNSET = {"policy": "other", "nice": "0", "foreground": "off", "kernel": "off"}
 
 
+#: Room of a buffer that holds any number of units.
+_ANY = 2**32 - 1
+
+
 def _ns(ns: int) -> str:
     return "∞" if ns < 0 else f"{ns}ns"
 
@@ -109,8 +114,9 @@ def text_of(found: Listing, left_out: Counter[str]) -> Iterator[str]:
         yield f"costs: {' '.join(f'{key}={time}' for key, time in found.costs)}\n"
     if found.end_ns is not None:
         yield f"until: {found.end_ns}ns\n"
-    for i, (capacity, write, read, holds) in enumerate(found.buffers):
-        yield f"buffer b{i}: capacity={capacity} write={write} read={read} holds={holds}\n"
+    for i, (capacity, write, read, room, holds) in enumerate(found.buffers):
+        most = "max" if capacity == _ANY else str(capacity)
+        yield f"buffer b{i}: capacity={most} write={write} read={read} room={room} holds={holds}\n"
     units = [f"P(s{i})" for i, n in enumerate(found.units) for _ in range(n)]
     if units:
         yield f"Units: {' '.join(units)}\n"
