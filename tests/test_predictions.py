@@ -18,7 +18,7 @@ from tracekit.cli import main
 from tracekit.whatif.comparison import Comparison
 from tracekit.whatif.predictions import shows, to_halve
 from tracekit.whatif.row_error import METRIC_CLASSES, RowError
-from tracekit.whatif.trust import RULE_OF
+from tracekit.whatif.trust import RULE_OF, p_value, q_values
 
 #: Two tasks wake at the same time; who comes first is a matter of nanoseconds, and decides the mean response.
 RACE = "until: 2000\nX: S10 R100\nY: S10 R300\nZ: S900 R1"
@@ -129,6 +129,23 @@ def test_what_hardly_ran_is_not_in_this_trace(compared: Comparison) -> None:
 )
 def test_a_lower_bound_shows_no_fall(bound: bool | None, predicted: float, shown: bool) -> None:
     assert shows({"predicted_is_bound": bound, "predicted": predicted, "identity": 3e6}) is shown
+
+
+def test_a_change_is_held_against_the_side_on_which_the_identity_lies(compared: Comparison) -> None:
+    rows = compared.table.filter(policy="off").to_dicts()
+    known = [r for r in rows if r["low"] is not None]
+    for r in known:
+        down, up = math.log(r["predicted"] / r["low"]), math.log(r["high"] / r["predicted"])
+        r["side"] = down if r["identity"] < r["predicted"] else up
+    p = [p_value(r["predicted"], r["identity"], r["side"]) for r in known]
+    held = [r["q_value"] for r in known]
+    # More rows are judged together: none is surer of itself than here.
+    least = zip(q_values(p), held, strict=True)
+    assert all(0.5 * own <= q for own, q in least if own is not None)
+    order = sorted(range(len(known)), key=lambda i: p[i])
+    assert [held[i] for i in order] == sorted(held)
+    halves = [p_value(r["predicted"], r["identity"], r["half_width_pct"] / 100) for r in known]
+    assert sorted(order, key=lambda i: halves[i]) != order, "the wider side would have another order"
 
 
 def test_a_class_that_was_never_measured_is_not_validated(trace: tk.Trace, compared: Comparison) -> None:

@@ -444,12 +444,23 @@ def _with_width(
     return out | {"low": out["predicted"] * math.exp(-down), "high": out["predicted"] * math.exp(up)}
 
 
+def _towards_identity(row: dict[str, Any]) -> float | None:
+    """Give the width of the interval on the side on which the identity replay lies, as a logarithm.
+
+    Without an interval, what was measured of the error; None where nothing was.
+    """
+    low, high, predicted = row["low"], row["high"], row["predicted"]
+    if low and high and predicted > 0:
+        return math.log(predicted / low if row["identity"] < predicted else high / predicted)
+    known = row["half_width_pct"] if row["half_width_pct"] is not None else row["measured_pct"]
+    return None if known is None else known / 100
+
+
 def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> list[dict[str, Any]]:
     """Control false discoveries among the rows of a policy, then judge each."""
-    widths = [r["half_width_pct"] if r["half_width_pct"] is not None else r["measured_pct"] for r in rows]
     p = [
-        trust.p_value(r["predicted"], r["identity"], None if w is None or r["resolved"] is None else w / 100)
-        for r, w in zip(rows, widths, strict=True)
+        trust.p_value(r["predicted"], r["identity"], None if r["resolved"] is None else _towards_identity(r))
+        for r in rows
     ]
     rules = tolerances()
     looping = repeated.loops

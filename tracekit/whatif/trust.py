@@ -171,8 +171,8 @@ def replayed(results: Sequence[str]) -> str:
 def p_value(predicted: float | None, identity: float | None, half_width: float | None) -> float | None:
     """Give the p-value of a change: two-sided, normal on the logarithmic scale.
 
-    Definition: 2 (1 - Phi(|log(predicted / identity)| / (w / 1.645))), w the half-width of the 90 %
-    interval of the change.
+    Definition: 2 (1 - Phi(|log(predicted / identity)| / (w / 1.645))), w the width of the 90 %
+    interval on the side of the identity.
     """
     if half_width is None or not predicted or not identity or predicted <= 0 or identity <= 0:
         return None
