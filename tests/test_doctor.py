@@ -57,6 +57,18 @@ def test_the_shipped_capture_can_be_replayed(demo: Path) -> None:
     assert {m["metric"] for m in found["metrics"]} >= {"main", "switches"}
 
 
+def test_it_takes_what_it_asks_for() -> None:
+    path = Path(__file__).parents[1] / "fixtures" / "trace-dat" / "v6-tsc-unknown-rate" / "input.dat"
+    asked = json.loads(run("doctor", path, "-q", "--json")[1])
+    assert [g["what"] for g in asked["give"]][:1] == ["-O clock_hz=N"]
+    given = json.loads(run("doctor", path, "-q", "-O", "clock_hz=250000000", "--json")[1])
+    assert all(c["ok"] for c in given["checks"] if c["what"] in ("clock", "records"))
+    assert "-O clock_hz=N" not in [g["what"] for g in given["give"]]
+    status, text = run("doctor", path, "--format", "ftrace-text")
+    assert status == 2
+    assert "can be replayed" not in text
+
+
 def test_the_verdict_follows_the_calibration(trace: tk.Trace) -> None:
     # Under a policy that it was not captured under, the same trace is replayed badly.
     wrong = fitness(trace, "cfs:wakeup_preemption=off", seconds=120)

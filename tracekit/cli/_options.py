@@ -239,17 +239,21 @@ def _numbers(*names: str, help: str) -> Callable[[F], F]:
     return click.option(*names, metavar="N", multiple=True, callback=_parse_numbers, help=help)
 
 
-def input_options(filters: bool = True) -> Callable[[F], F]:
+def input_options(filters: bool = True, needed: bool = True) -> Callable[[F], F]:
     """The argument TRACE and the options that say how to read it; passes an `Input` named `source`.
 
     Parameters
     ----------
     filters
         Whether the trace can be narrowed down.
+    needed
+        Whether there is nothing to do without a trace; `source` is None where none is given.
     """
     names = [f["name"] for f in registry.formats()]
     decorators: list[Callable[[Any], Any]] = [
-        click.argument("trace", metavar="TRACE", callback=source_place),
+        click.argument(
+            "trace", metavar="TRACE" if needed else "[TRACE]", required=needed, callback=source_place
+        ),
         click.option(
             "--format",
             type=Choice(names),
@@ -306,7 +310,7 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
         @functools.wraps(function)
         def wrapper(
             *args: Any,
-            trace: str,
+            trace: str | None,
             format: str | None,
             options: dict[str, str],
             machine: str | None,
@@ -322,8 +326,8 @@ def input_options(filters: bool = True) -> Callable[[F], F]:
         ) -> Any:
             if machine is not None:
                 options = {**options, "machine": machine}
-            source = Input(trace, format, options, comm, pid, tid, cpu, start, end, quiet, exclude)
-            return function(*args, source=source, **rest)
+            given = (format, options, comm, pid, tid, cpu, start, end, quiet, exclude)
+            return function(*args, source=None if trace is None else Input(trace, *given), **rest)
 
         return _apply(wrapper, decorators)  # type: ignore[return-value]
 

@@ -11,7 +11,7 @@ import click
 
 from tracekit import registry
 from tracekit.cli._gate import decided
-from tracekit.cli._options import output_options, side_place, source_place
+from tracekit.cli._options import Input, input_options, output_options
 
 if TYPE_CHECKING:
     from tracekit.whatif.fitness import Check, Fitness
@@ -36,20 +36,16 @@ RECORDERS = ("trace-cmd", "perf")
 Examples:
   tracekit doctor                 is tracekit installed well?
   tracekit doctor boot.dat        what can be learned from this trace?
+  tracekit doctor -O clock_hz=2400000000 ktr.txt
+                                  of one whose times count ticks
 """,
 )
-@click.argument("trace", metavar="[TRACE]", required=False, callback=source_place)
+@input_options(filters=False, needed=False)
 @click.option(
     "--identity", metavar="POLICY", help="The policy that TRACE was captured under; by default inferred."
 )
-@click.option(
-    "--machine",
-    metavar="FILE",
-    callback=side_place,
-    help="What `tracekit recipes machine` wrote; by default TRACE.machine.toml.",
-)
 @output_options(csv=False)
-def command(trace: str | None, identity: str | None, machine: str | None, as_json: bool) -> int:
+def command(source: Input | None, identity: str | None, as_json: bool) -> int:
     """Check the installation, or what a trace contains.
 
     Of a trace: can it be replayed, how well, what is missing, what to give, what to record next
@@ -59,7 +55,7 @@ def command(trace: str | None, identity: str | None, machine: str | None, as_jso
     """
     from tracekit.cli._output import emit_json
 
-    if trace is None:
+    if source is None:
         checks = installation()
         status = decided(int(not all(c.ok for c in checks)))
         if as_json:
@@ -70,12 +66,13 @@ def command(trace: str | None, identity: str | None, machine: str | None, as_jso
     from tracekit.io import read
     from tracekit.whatif.fitness import fitness
 
-    found = fitness(read(trace, progress=True, machine=machine), identity)
+    trace = read(source.path, source.format, progress=not source.quiet, cache=None, **source.options)
+    found = fitness(trace, identity)
     status = decided(int(not found.sound))
     if as_json:
-        emit_json({**_plain(found), "trace": trace})
+        emit_json({**_plain(found), "trace": source.path})
     else:
-        _print_fitness(Path(trace).name, found)
+        _print_fitness(Path(source.path).name, found)
     return status
 
 
