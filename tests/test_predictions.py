@@ -132,20 +132,26 @@ def test_a_lower_bound_shows_no_fall(bound: bool | None, predicted: float, shown
 
 
 def test_a_change_is_held_against_the_side_on_which_the_identity_lies(compared: Comparison) -> None:
-    rows = compared.table.filter(policy="off").to_dicts()
-    known = [r for r in rows if r["low"] is not None]
-    for r in known:
-        down, up = math.log(r["predicted"] / r["low"]), math.log(r["high"] / r["predicted"])
-        r["side"] = down if r["identity"] < r["predicted"] else up
-    p = [p_value(r["predicted"], r["identity"], r["side"]) for r in known]
-    held = [r["q_value"] for r in known]
-    # More rows are judged together: none is surer of itself than here.
-    least = zip(q_values(p), held, strict=True)
-    assert all(0.5 * own <= q for own, q in least if own is not None)
-    order = sorted(range(len(known)), key=lambda i: p[i])
-    assert [held[i] for i in order] == sorted(held)
-    halves = [p_value(r["predicted"], r["identity"], r["half_width_pct"] / 100) for r in known]
-    assert sorted(order, key=lambda i: halves[i]) != order, "the wider side would have another order"
+    rows = [r for r in compared.table.filter(policy="off").to_dicts() if r["resolved"] is not None]
+
+    def side(row: dict) -> float | None:
+        if row["low"] is None:
+            return None if row["measured_pct"] is None else row["measured_pct"] / 100
+        ends = (
+            (row["predicted"], row["low"])
+            if row["identity"] < row["predicted"]
+            else (row["high"], row["predicted"])
+        )
+        return math.log(ends[0] / ends[1])
+
+    wide = [r["half_width_pct"] / 100 if r["low"] is not None else side(r) for r in rows]
+    held = [r["q_value"] for r in rows]
+    q, of_wider = (
+        q_values([p_value(r["predicted"], r["identity"], w) for r, w in zip(rows, widths, strict=True)])
+        for widths in ([side(r) for r in rows], wide)
+    )
+    assert held == [None if v is None else pytest.approx(v) for v in q]
+    assert held != [None if v is None else pytest.approx(v) for v in of_wider]
 
 
 def test_a_class_that_was_never_measured_is_not_validated(trace: tk.Trace, compared: Comparison) -> None:

@@ -42,20 +42,8 @@ CUT = 0b111
 #: Bytes that decide.
 HEAD = 65_536
 _KEYS = (
-    *(
-        "policy",
-        "policy rt",
-        "cpus",
-        "hz",
-        "unit",
-        "until",
-        "seed",
-        "phase",
-        "timers",
-        "kernel",
-        "costs",
-        "capacity",
-    ),
+    *("policy", "policy rt", "cpus", "capacity", "hz", "unit", "until", "seed", "phase"),
+    *("timers", "kernel", "costs"),
     *("tolerance", "run", "share", "end", "switches", "slice", "state", "count"),
 )
 _KEY = re.compile(rf"(?:{'|'.join(_KEYS)}|expect(?:@\d+)?|values \w+|(?:group|buffer|queue) \S+|khz \d+)\s*:")

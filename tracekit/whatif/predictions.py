@@ -450,10 +450,9 @@ def _towards_identity(row: dict[str, Any]) -> float | None:
     Without an interval, what was measured of the error; None where nothing was.
     """
     low, high, predicted = row["low"], row["high"], row["predicted"]
-    if low and high and predicted > 0:
+    if low:
         return math.log(predicted / low if row["identity"] < predicted else high / predicted)
-    known = row["half_width_pct"] if row["half_width_pct"] is not None else row["measured_pct"]
-    return None if known is None else known / 100
+    return None if row["measured_pct"] is None else row["measured_pct"] / 100
 
 
 def _together(rows: list[dict[str, Any]], repeated: Repeated, label: str) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ const STATES: [State; 6] =
 pub const POLICIES: [&str; 6] = ["cfs", "eevdf", "rr", "fifo", "o1", "ule"];
 /// Steps that the search for messages may take: what it says of itself.
 const SEARCHED: usize = 6_000_000;
-/// Steps of programs for each event.
+/// Most steps of programs for each event: the bounds of what is inferred, together.
 const STEPS: usize = 256;
 /// Numbers of CPUs: some that lie apart, one that is none.
 const CPUS: [i32; 6] = [0, 1, 2, 3, 63, 4095];

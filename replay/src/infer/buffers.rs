@@ -150,7 +150,7 @@ fn pipelines<'a>(
     let mut found: Vec<Pair> = Vec::new();
     for pair in &pairs {
         let buffer = Pair::between(side(pair.0, pair.1), side(pair.1, pair.0));
-        match buffer.and_then(|buffer| Some((left.checked_sub(buffer.steps_taken())?, buffer))) {
+        match buffer.and_then(|buffer| Some((left.checked_sub(buffer.units())?, buffer))) {
             Some((rest, pair)) => {
                 left = rest;
                 found.push(pair);
@@ -295,15 +295,20 @@ impl<'a> Pair<'a> {
         Some(Pair { one, other, ratio, held, steps, one_writes, sure })
     }
 
-    /// Units that are put in and taken out.
-    fn steps_taken(&self) -> usize {
+    /// Work of the other for one unit.
+    fn unit(&self) -> f64 {
+        self.steps.0.min(self.steps.1)
+    }
+
+    /// How many are put in and taken out.
+    fn units(&self) -> usize {
         let work = self.ratio * self.one.work(0, Ns::MAX) + self.other.work(0, Ns::MAX);
-        (work / self.steps.0.min(self.steps.1)) as usize
+        (work / self.unit()) as usize
     }
 
     fn link(self) -> Link<'a> {
+        let unit = self.unit();
         let Pair { one, other, ratio, held, steps, .. } = self;
-        let unit = steps.0.min(steps.1);
         let capacity = (held / unit).round();
         let units = |work: f64| (work / unit).round().clamp(1.0, capacity) as u32;
         let (from, to, put, take, write, read) = match self.one_writes {

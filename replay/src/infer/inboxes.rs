@@ -51,8 +51,8 @@ pub(super) fn find(history: &History, tracks: &[Track], waits: &Waits, tasks: &T
     let mut likely: Vec<(f64, Buffer, Inbox, Marks)> = Vec::new();
     for inbox in candidates(history, tracks, waits, tasks) {
         let bursts = inbox.bursts(history.span);
-        let works: Vec<Ns> = bursts.iter().map(|b| inbox.work(b)).collect();
-        let unit = unit(works.clone());
+        let mut works: Vec<Ns> = bursts.iter().map(|b| inbox.work(b)).collect();
+        let unit = unit(&mut works);
         if unit < SHORTEST {
             continue;
         }
@@ -238,7 +238,7 @@ impl Inbox<'_> {
 }
 
 /// The lower quartile: of one unit.
-fn unit(mut works: Vec<Ns>) -> Ns {
+fn unit(works: &mut [Ns]) -> Ns {
     let quarter = works.len() / 4;
     *works.select_nth_unstable(quarter).1
 }

@@ -81,8 +81,8 @@ const MANY: usize = 2_000;
 /// Share of messages that may stay unexplained.
 const UNEXPLAINED: f64 = 0.002;
 
-/// Steps in buffers and locks that no event shows, for each event of the trace, at most: a bound of time
-/// and memory.
+/// Steps that no event shows, for each event of the trace, at most, in each search for buffers or locks: a
+/// bound of time and memory.
 const STEPS: usize = 64;
 
 /// So many steps in the whole trace.
