@@ -36,13 +36,13 @@ LASTS = 0.95
 #: Share of the recorded time below which work counts as done sooner, and of the replayed time
 #: below which the recorded one is another: beside what identity replays are off by. In 108 pairs of
 #: fresh recordings the intervals of trusted totals held 97 % of the real values up to a replay of 1.1
-#: times the length, beyond that 76 % (133 rows); in 1,097 later ones 97 to 98 and 88 to 92 %
-#: (docs/validation-fresh.md has the last 260).
+#: times the length, beyond that 76 % (133 rows); in 1,341 later ones 97 to 98 and 88 to 92 %
+#: (docs/validation-fresh.md has the last 140).
 SOONER = 0.9
 #: By how much the share of idle time may grow. In four sets of fresh pairs (177, 180, 240, 240) the
 #: intervals of trusted rows held 95, 93, 95 and 95 % of the real values where it grew by less, 85, 77,
 #: 80 and 83 % where by more (292, 250, 219, 310 rows); 87, 80, 80, 83 % for half as much, 84, 77, 78,
-#: 82 % for twice. In 260 later ones 95 and 88 % (230 rows; docs/validation-fresh.md).
+#: 82 % for twice. In 140 later ones 92 and 87 % (89 rows; docs/validation-fresh.md).
 IDLER = 0.2
 #: Least share of all CPU time of a group that is named, or that counts for others.
 MATTERS = 0.01

@@ -19,7 +19,7 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups'
 work() {
     case $1 in
     build) (cd src; rm -f ./*.o; $2 make -s -j4 &) ;;
-    zip | pipe | pool | commands | java | go | lock | threads | messages) for i in $cpus; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
+    zip | pipe | pool | poll | commands | java | go | lock | threads | messages) for i in $cpus; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
     web | node | postgres | redis | nginx) for i in $cpus more; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
     esac
     case $1 in
@@ -42,6 +42,7 @@ work() {
     go) $3 timeout $length ./gowork & ;;
     pipe) ($3 timeout $length cat text text text | $3 timeout $length tr a b | $3 timeout $length md5sum > /dev/null) & ;;
     pool) $3 timeout $length python3 pool.py & ;;
+    poll) $3 timeout $length python3 poll.py & ;;
     lock) $3 ./lock $length & ;;
     threads) $3 ./threads 2.3 & ;;
     messages) $3 timeout $length perf bench sched messaging -g 1 -l 1000000 > /dev/null & ;;
@@ -58,7 +59,7 @@ if [ -n "${WORK:-}" ]; then
     exit
 fi
 rounds=${2:-2}
-workloads='build zip web pipe pool commands lock messages'
+workloads='build zip web pipe pool poll commands lock messages'
 
 # Makes what the workloads want.
 prepare() {
@@ -147,6 +148,20 @@ if __name__ == "__main__":
     end = time.time() + 2.3
     with multiprocessing.Pool(3) as pool:
         while time.time() < end: pool.map(work, range(40), chunksize=2); time.sleep(0.005)
+P
+cat > poll.py <<'P'
+# One that gives each of three workers another piece as soon as it is done.
+import multiprocessing, random, time
+from multiprocessing.connection import wait
+def work(pipe):
+    while True: pipe.send(sum(range(pipe.recv())))
+if __name__ == "__main__":
+    ours, theirs = zip(*(multiprocessing.Pipe() for i in range(3)))
+    for pipe in theirs: multiprocessing.Process(target=work, args=(pipe,), daemon=True).start()
+    draw, end = random.Random(1), time.time() + 2.3
+    for pipe in ours: pipe.send(2000)
+    while time.time() < end:
+        for pipe in wait(ours): pipe.recv(); sum(range(draw.randrange(300, 3000))); pipe.send(draw.randrange(500, 20000))
 P
 if command -v node > /dev/null; then
     workloads="$workloads node"
@@ -358,7 +373,7 @@ for round in $(seq "$rounds"); do
         zip) back='gzip*' front='probe*' ;;
         web) back='sha512sum*' front='python*' ;;
         pipe) back='gzip*' front='/^(cat|tr|md5sum)$/' ;;
-        pool) back='gzip*' front='python*' ;;
+        pool | poll) back='gzip*' front='python*' ;;
         lock) back='gzip*' front='lock*' ;;
         node) back='sha512sum*' front='/^(node|libuv|V8|Delayed|Signal)/' ;;
         java) back='gzip*' front='/^(java|pool-|G[C1] |VM |C[12] |Reference|Finalizer|Signal|Service|Monitor|Notification|Common|Attach)/' ;;

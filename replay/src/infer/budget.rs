@@ -4,10 +4,20 @@
 use std::cell::Cell;
 
 use crate::cancel::Cancel;
+use crate::history::History;
 
 /// Looks at a task, a message or a segment that take as long as one step of an explanation: a look
 /// is a few comparisons, a step copies what changes.
 pub(super) const LOOKS: usize = 256;
+
+/// Steps that no event shows, for each event of the trace, at most, in each search for buffers or locks: a
+/// bound of time and memory.
+const STEPS: usize = 64;
+
+/// So many steps in the whole trace.
+pub(super) fn most_steps(history: &History) -> usize {
+    STEPS * history.tasks.iter().map(|t| t.events.len()).sum::<usize>()
+}
 
 /// What is left of it.
 #[derive(Debug)]

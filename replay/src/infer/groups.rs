@@ -12,6 +12,9 @@ pub enum Outcome {
     /// Too much stays unexplained, or the search came to the end of its budget; but some of its tasks
     /// form pools, whose members take what is there, each wakeup one piece of work.
     Pooled,
+    /// The same, but some of its tasks keep several others at work, whose answers show: the replay uses
+    /// those.
+    Hub,
     /// Too much stays unexplained, or the search came to the end of its budget; but its tasks pass data on
     /// through buffers that hold so much: the replay fills and empties these.
     Buffered,

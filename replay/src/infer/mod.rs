@@ -13,7 +13,7 @@
 //! was done where CPUs are not equally fast. Where the calls by which tasks read and write were
 //! recorded, nothing is guessed: `calls`.
 //! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
-//! Where many write what one reads: `inboxes`.
+//! Where many write what one reads: `inboxes`. One that keeps several others at work: `hubs`.
 //! Tasks that share a lock send no messages at all: `locks`. Where three and more do, that is clear first.
 //! `sets` says what belongs together, and `report` is what users read.
 //!
@@ -31,6 +31,7 @@ mod calls;
 mod explain;
 mod flow;
 mod groups;
+mod hubs;
 mod inboxes;
 mod locks;
 mod log;
@@ -56,7 +57,7 @@ use crate::history::{By, EventKind, History, TaskIndex};
 use crate::program::{Buffer, Calls};
 use crate::speeds::Speeds;
 use crate::task::{Ns, TaskId};
-use budget::Budget;
+use budget::{most_steps, Budget};
 use buffers::Pipes;
 use flow::Flow;
 use groups::unsearched;
@@ -80,15 +81,6 @@ pub(crate) const WORTH: (usize, f64) = (5, 0.01);
 const MANY: usize = 2_000;
 /// Share of messages that may stay unexplained.
 const UNEXPLAINED: f64 = 0.002;
-
-/// Steps that no event shows, for each event of the trace, at most, in each search for buffers or locks: a
-/// bound of time and memory.
-const STEPS: usize = 64;
-
-/// So many steps in the whole trace.
-fn most_steps(history: &History) -> usize {
-    STEPS * history.tasks.iter().map(|t| t.events.len()).sum::<usize>()
-}
 
 /// One thing that a task did and no record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -362,7 +354,11 @@ impl Messages {
     /// others come to is none, either.
     pub(crate) fn forget(&mut self, history: &History, group: usize) {
         let Some(group) = self.found.groups.get_mut(group) else { return };
-        group.outcome = Outcome::Worse;
+        // What a hub was asked while it was awake stays known.
+        (group.outcome, group.unexplained) = match group.outcome {
+            Outcome::Hub => (Outcome::Unexplained, group.unobserved),
+            _ => (Outcome::Worse, group.unexplained),
+        };
         self.found.resolved = false;
         let mut gone: HashSet<TaskIndex> = group.tasks.iter().copied().collect();
         for lock in &mut self.locks {
@@ -426,12 +422,23 @@ impl Messages {
         // By CPU time: how fast the CPUs are follows from how many requests each burst holds.
         let time = |l| Track::of(l, search.history.span, &Speeds::default());
         let tracks: Vec<Track> = search.history.tasks.iter().filter(|_| open).map(time).collect();
+        if let Some((hubs, flow)) = open.then(|| hubs::hubs(&net, search.history, waits)).flatten() {
+            let (messages, unobserved) = (flow.messages.len(), flow.unobserved);
+            self.found.groups.push(Group { messages, unobserved, ..unsearched(tasks, Outcome::Hub) });
+            self.found.messages += messages;
+            self.found.unobserved += unobserved;
+            return self.take_queues(&hubs, &flow);
+        }
         let pools = open.then(|| pools::alone(&net, search.history, &tracks, search.limits)).flatten();
         // Two limits that show say more than that two tasks, which a third one wakes in turns, look alike.
         let members = || tasks.iter().copied().collect();
         let buffered = || Pipes::find(search.history, search.tracks, waits, &members()).join(&tasks);
         let (flow, outcome) = match pools.filter(|_| !buffered()) {
-            Some(pools) => (self.take_pools(&net, &pools, &tracks, search), Outcome::Pooled),
+            Some(pools) => {
+                let flow = pools::work(&net, &pools, search.history, &tracks, search.limits);
+                self.take_queues(&pools, &flow);
+                (flow, Outcome::Pooled)
+            }
             None => (flow, outcome),
         };
         let (messages, unobserved, unexplained) = (flow.messages.len(), flow.unobserved, flow.unexplained());
@@ -444,20 +451,16 @@ impl Messages {
         }
     }
 
-    /// Takes over the work of pools whose messages cannot be followed; what it is.
-    fn take_pools(&mut self, net: &Network, pools: &Network, tracks: &[Track], search: &Search) -> Flow {
-        let flow = pools::work(net, pools, search.history, tracks, search.limits);
-        self.calls.resize(pools.stations.len().max(self.calls.len()), Calls::default());
-        for (queue, calls) in &flow.calls {
-            self.calls[*queue] = *calls;
-        }
+    /// Takes over the work of those that receive from the queues of `readers`.
+    fn take_queues(&mut self, readers: &Network, flow: &Flow) {
+        self.calls.resize(readers.stations.len().max(self.calls.len()), Calls::default());
+        flow.calls.iter().for_each(|(queue, calls)| self.calls[*queue] = *calls);
         self.explained.extend(&flow.vain);
-        self.number(&flow);
-        for member in pools.members() {
+        self.number(flow);
+        for member in readers.members() {
             let i = member as usize;
-            (self.inside[i], self.receives[i]) = (true, pools.station[i].map(|s| s as u32));
+            (self.inside[i], self.receives[i]) = (true, readers.station[i].map(|s| s as u32));
         }
-        flow
     }
 
     /// Takes over messages; they and their requests get numbers behind those so far.

@@ -19,7 +19,7 @@ impl Unobserved {
             (true, "the recorded read and write calls show them"),
             (false, "they are inferred from what the tasks did"),
         ] {
-            let mut explained = of(&[Outcome::Explained]);
+            let mut explained = of(&[Outcome::Explained, Outcome::Hub]);
             explained.retain(|g| g.recorded == recorded);
             if sum(&explained, |g| g.unobserved) > 0 {
                 sentences.push(format!(

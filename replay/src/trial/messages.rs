@@ -20,7 +20,7 @@ use tracekit_schema::{Kind, State};
 
 use crate::cancel::Cancel;
 use crate::history::{By, EventKind, Off, TaskHistory};
-use crate::infer::{Outcome, Track};
+use crate::infer::{Group, Outcome, Track};
 use crate::reconstruct::{Reading, Recon};
 use crate::replay::{play, ReplaySpec};
 
@@ -91,7 +91,7 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let all = reading.messages.found.groups.iter().enumerate();
     let groups: Vec<usize> =
         // Nothing was guessed where the calls were recorded.
-        all.filter(|g| !g.1.recorded && matches!(g.1.outcome, Outcome::Explained | Outcome::Pooled | Outcome::Locked))
+        all.filter(|g| !g.1.recorded && matches!(g.1.outcome, Outcome::Explained | Outcome::Hub | Outcome::Pooled | Outcome::Locked))
         .map(|g| g.0)
         .collect();
     let with = reading.programs();
@@ -124,7 +124,12 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let span = reading.history.span.max(1);
     let worse = |group: &usize| {
         let pools = pools(*group);
-        if matches!(reading.messages.found.groups[*group].outcome, Outcome::Pooled | Outcome::Locked) {
+        let Group { outcome, tasks, .. } = &reading.messages.found.groups[*group];
+        if *outcome == Outcome::Hub {
+            let all = [tids(reading, tasks)];
+            return apart(&all, &used, &recorded) > apart(&all, &plain, &recorded);
+        }
+        if matches!(outcome, Outcome::Pooled | Outcome::Locked) {
             let worse = |of: &dyn Fn(&Spent) -> f64| {
                 let (with, without) = (off(&pools, &used, &recorded, of), off(&pools, &plain, &recorded, of));
                 with > without + AWAKE.max(without)
@@ -152,14 +157,12 @@ fn choose_gathered(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
         return;
     }
     let gathered = reading.messages.found.groups.iter().filter(|g| g.outcome == Outcome::Gathered);
-    let tids = |tasks: &[u32]| tasks.iter().map(|t| reading.history.tasks[*t as usize].tid).collect();
-    let pools: Vec<Vec<i64>> = gathered.map(|g| tids(&g.tasks)).collect();
+    let pools: Vec<Vec<i64>> = gathered.map(|g| tids(reading, &g.tasks)).collect();
     let gap = |reading: &Reading| {
         let none = Pools::new();
         let recorded = recorded(reading, &none);
         let Some(run) = replayed(&reading.programs(), &none, identity, cancel) else { return f64::MAX };
-        let off = |of: &dyn Fn(&Spent) -> f64| off(&pools, &run, &recorded, of);
-        off(&|s| f64::from(s.sleeps)) + off(&|s| s.awake as f64)
+        apart(&pools, &run, &recorded)
     };
     let with = gap(reading);
     reading.swap();
@@ -188,6 +191,16 @@ fn off(pools: &[Vec<i64>], one: &Spents, other: &Spents, of: &dyn Fn(&Spent) -> 
     let sum =
         |pool: &[i64], run: &Spents| pool.iter().filter_map(|tid| run.get(tid)).map(of).sum::<f64>().max(1.0).ln();
     pools.iter().map(|pool| (sum(pool, one) - sum(pool, other)).abs()).fold(0.0, f64::max)
+}
+
+fn tids(reading: &Reading, tasks: &[u32]) -> Vec<i64> {
+    tasks.iter().map(|t| reading.history.tasks[*t as usize].tid).collect()
+}
+
+/// By how much two runs differ in the sleeps and the time awake of the pools that are furthest off, in
+/// logarithms together.
+fn apart(pools: &[Vec<i64>], one: &Spents, other: &Spents) -> f64 {
+    off(pools, one, other, &|s| f64::from(s.sleeps)) + off(pools, one, other, &|s| s.awake as f64)
 }
 
 /// Where so many parts of a run of length `span` end.
@@ -307,6 +320,29 @@ mod tests {
             let outcomes: Vec<Outcome> = recon.unobserved.groups.iter().map(|g| g.outcome).collect();
             assert_eq!(outcomes.contains(&Outcome::Gathered), gathered, "1 of {every}: {outcomes:?}");
             assert_eq!(recon.work.buffers.len(), if gathered { 2 } else { 0 }, "1 of {every}");
+        }
+    }
+
+    /// What a hub waits for goes where its tasks sleep otherwise than recorded; what it was asked stays.
+    #[test]
+    fn a_hub_goes_where_its_tasks_sleep_otherwise() {
+        let trace = run_text(SHARED, Some("cfs"), &mut |_| true).expect("the workload runs");
+        let options = Options { hz: Some(1000), ..Options::default() };
+        let identity = ReplaySpec { policy: "cfs".into(), hz: Some(1000), ..ReplaySpec::default() };
+        for (every, outcome) in [(1, Outcome::Hub), (40, Outcome::Unexplained)] {
+            let mut reading = Reading::of(&Whole::new(&trace.events, &trace.strings), &options);
+            // A lock's marks, as any that replays follow.
+            reading.messages.found.groups.iter_mut().for_each(|g| g.outcome = Outcome::Hub);
+            for marks in &mut reading.messages.marks {
+                let mut n = 0;
+                marks.retain(|_| {
+                    n += 1;
+                    n % every == 0
+                });
+            }
+            let recon = kept(&mut reading, &identity, &Cancel::default());
+            let outcomes: Vec<Outcome> = recon.unobserved.groups.iter().map(|g| g.outcome).collect();
+            assert_eq!(outcomes, [outcome], "1 of {every}");
         }
     }
 
