@@ -422,7 +422,7 @@ impl Messages {
         // By CPU time: how fast the CPUs are follows from how many requests each burst holds.
         let time = |l| Track::of(l, search.history.span, &Speeds::default());
         let tracks: Vec<Track> = search.history.tasks.iter().filter(|_| open).map(time).collect();
-        if let Some((hubs, flow)) = open.then(|| hubs::hubs(&net, search.history, waits)).flatten() {
+        if let Some((hubs, flow)) = open.then(|| hubs::hubs(&net, search.history, &tracks, waits)).flatten() {
             let (messages, unobserved) = (flow.messages.len(), flow.unobserved);
             self.found.groups.push(Group { messages, unobserved, ..unsearched(tasks, Outcome::Hub) });
             self.found.messages += messages;

@@ -88,12 +88,11 @@ fn share(pool_of: &Pools, one: i64, other: Option<i64>) -> bool {
 /// worse than without them.
 pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel) -> Recon {
     choose_gathered(reading, identity, cancel);
+    let guessed =
+        |group: &Group| matches!(group.outcome, Outcome::Explained | Outcome::Hub | Outcome::Pooled | Outcome::Locked);
     let all = reading.messages.found.groups.iter().enumerate();
-    let groups: Vec<usize> =
-        // Nothing was guessed where the calls were recorded.
-        all.filter(|g| !g.1.recorded && matches!(g.1.outcome, Outcome::Explained | Outcome::Hub | Outcome::Pooled | Outcome::Locked))
-        .map(|g| g.0)
-        .collect();
+    // Nothing was guessed where the calls were recorded.
+    let groups: Vec<usize> = all.filter(|g| !g.1.recorded && guessed(g.1)).map(|g| g.0).collect();
     let with = reading.programs();
     if groups.is_empty() {
         return with;
@@ -299,6 +298,17 @@ mod tests {
         W*6: ((R~uniform(0.02,0.04) I(a) R~uniform(0.02,0.04) I(b))*200 S~uniform(1,30))*\n\
         A: (O(a) R~uniform(0.02,0.04))*\nB: (O(b) R~uniform(0.02,0.04))*\n";
 
+    /// Leaves of such marks of each task one of so many.
+    fn thin(reading: &mut Reading, every: u32, such: fn(&Mark) -> bool) {
+        for marks in &mut reading.messages.marks {
+            let mut n = 0;
+            marks.retain(|mark| {
+                n += u32::from(such(&mark.1));
+                !such(&mark.1) || n % every == 0
+            });
+        }
+    }
+
     /// What many write to one stays where the tasks sleep in the replay as they did, and goes where they wait
     /// for what nobody writes.
     #[test]
@@ -309,13 +319,7 @@ mod tests {
         for (every, gathered) in [(1, true), (40, false)] {
             let mut reading = Reading::of(&Whole::new(&trace.events, &trace.strings), &options);
             assert!(reading.instead.is_some(), "1 of {every}");
-            for marks in &mut reading.messages.marks {
-                let mut n = 0;
-                marks.retain(|mark| {
-                    n += u32::from(matches!(mark.1, Mark::Put(_)));
-                    !matches!(mark.1, Mark::Put(_)) || n % every == 0
-                });
-            }
+            thin(&mut reading, every, |mark| matches!(mark, Mark::Put(_)));
             let recon = kept(&mut reading, &identity, &Cancel::default());
             let outcomes: Vec<Outcome> = recon.unobserved.groups.iter().map(|g| g.outcome).collect();
             assert_eq!(outcomes.contains(&Outcome::Gathered), gathered, "1 of {every}: {outcomes:?}");
@@ -333,13 +337,7 @@ mod tests {
             let mut reading = Reading::of(&Whole::new(&trace.events, &trace.strings), &options);
             // A lock's marks, as any that replays follow.
             reading.messages.found.groups.iter_mut().for_each(|g| g.outcome = Outcome::Hub);
-            for marks in &mut reading.messages.marks {
-                let mut n = 0;
-                marks.retain(|_| {
-                    n += 1;
-                    n % every == 0
-                });
-            }
+            thin(&mut reading, every, |_| true);
             let recon = kept(&mut reading, &identity, &Cancel::default());
             let outcomes: Vec<Outcome> = recon.unobserved.groups.iter().map(|g| g.outcome).collect();
             assert_eq!(outcomes, [outcome], "1 of {every}");
@@ -354,13 +352,7 @@ mod tests {
         let identity = ReplaySpec { policy: "cfs".into(), hz: Some(1000), ..ReplaySpec::default() };
         for (every, outcome) in [(1, Outcome::Locked), (40, Outcome::Worse)] {
             let mut reading = Reading::of(&Whole::new(&trace.events, &trace.strings), &options);
-            for marks in &mut reading.messages.marks {
-                let mut n = 0;
-                marks.retain(|_| {
-                    n += 1;
-                    n % every == 0
-                });
-            }
+            thin(&mut reading, every, |_| true);
             let recon = kept(&mut reading, &identity, &Cancel::default());
             assert_eq!(
                 recon.unobserved.groups.iter().map(|g| g.outcome).collect::<Vec<_>>(),
