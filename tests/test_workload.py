@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -296,6 +297,27 @@ def test_a_text_of_locks_says_the_same(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert re.search(r'"lock\d+": "l0"', app.read_text())
     assert "waits for a lock" in done.output
+
+
+def test_a_text_of_a_barrier_says_the_same(tmp_path: Path) -> None:
+    text = tmp_path / "meet.txt"
+    text.write_text(
+        "policy: rr:quantum=10ms\ncpus: 2\nuntil: 9\nA: (R200us J(all))*20\nB: (R150us J(all))*20\n"
+        "C: (R300us J(all))*20\n"
+    )
+    out = tmp_path / "out.txt"
+    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(out), "--as", "workload"])
+    assert done.exit_code == 0, done.output
+    assert out.read_text().count("J(m0)") == 3 * 20
+    again, first = tk.simulate(out.read_text()), tk.simulate(text.read_text())
+    assert first.states.filter(comm="A", state="sleeping").height > 5
+    assert again.slices.drop("utid", "waker_utid").equals(first.slices.drop("utid", "waker_utid"))
+    app = tmp_path / "out.json"
+    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(app), "--as", "rt-app"])
+    assert done.exit_code == 0, done.output
+    # rt-app waits for as many as there are steps of a name: one of each task.
+    names = re.findall(r'"barrier\d+": "(\w+)"', app.read_text())
+    assert set(Counter(names).values()) == {3}
 
 
 @pytest.mark.parametrize("step", ["B(j)", "B(j,0us)", "B(j,1us,0)", "B(j,1us,many)", "B(j,1us,2,3)"])

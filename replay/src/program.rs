@@ -20,6 +20,10 @@ pub struct BufferId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockId(pub u32);
 
+/// A barrier, an entry of [`Workload::barriers`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BarrierId(pub u32);
+
 /// Work that a message asks for, an entry of [`Workload::handlers`]: done by whoever takes the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerId(pub u32);
@@ -261,6 +265,11 @@ pub enum Step {
         /// It waits as well for one that is ready and does not run.
         ready: bool,
     },
+    /// Comes to a barrier: sleeps until the last of those who come to it is there, who wakes all others.
+    Meet {
+        /// The barrier.
+        barrier: BarrierId,
+    },
     /// Gives up the CPU but stays runnable.
     Yield,
     /// Busy-waits until a task waits on a semaphore: uses a CPU for `ns`, yields, and looks again. After
@@ -403,6 +412,8 @@ pub struct Workload {
     pub buffers: Vec<Buffer>,
     /// Locks: the tasks that ask for each.
     pub locks: Vec<Vec<TaskId>>,
+    /// Barriers: the tasks that come to each.
+    pub barriers: Vec<Vec<TaskId>>,
     /// Number of message queues.
     pub queues: u32,
     /// Per queue, the default for those beyond: whom messages wake.
@@ -462,6 +473,7 @@ impl Workload {
                 {
                     return fail("no such lock");
                 }
+                Step::Meet { barrier } if barrier.0 as usize >= self.barriers.len() => return fail("no such barrier"),
                 Step::Contend { ns, .. } if ns < 0 => return fail("negative demand"),
                 Step::Send { queue, .. } | Step::Receive { queue, .. } if queue.0 >= self.queues => {
                     return fail("no such queue");

@@ -26,6 +26,8 @@ _WORDS = {
     "io": "devices",
     "message": "requests to its pool",
     "several": "messages from several tasks",
+    "lock": "a lock that it shares",
+    "barrier": "the others at a barrier",
     "external": "something not recorded",
     "absolute": "something not recorded",
 }
@@ -76,9 +78,19 @@ def waits(replay: Trace, tids: list[int]) -> dict[int, str]:
     steps = replay.program.filter(
         pl.col("tid").is_in(tids), pl.col("ends_by").is_not_null(), pl.col("op").cast(pl.String) != "spin"
     )
-    # What several put into a buffer, no one task ends the wait for.
-    several = (pl.col("op").cast(pl.String) == "take") & pl.col("partner_tid").is_null()
-    ends_by = pl.when(several).then(pl.lit("several")).otherwise(pl.col("ends_by").cast(pl.String))
+    op = pl.col("op").cast(pl.String)
+    # What several put into a buffer, no one task ends the wait for; nor is it known who holds a lock, or
+    # comes last to a barrier.
+    several = (op == "take") & pl.col("partner_tid").is_null()
+    ends_by = (
+        pl.when(several)
+        .then(pl.lit("several"))
+        .when(op.is_in(["acquire", "contend"]))
+        .then(pl.lit("lock"))
+        .when(op == "meet")
+        .then(pl.lit("barrier"))
+        .otherwise(pl.col("ends_by").cast(pl.String))
+    )
     steps = steps.select("tid", ends_by.alias("ends_by"), "partner_tid")
     names = dict(replay.tasks.select("tid", pl.col("comm").cast(pl.String)).iter_rows())
     found = {}

@@ -176,12 +176,12 @@ def page(rows: pl.DataFrame, early: Sequence[Sequence[str]], pairs: int, system:
 Written by `python -m validation.fresh`. {pairs} pairs of recordings of 2.6 s by `perf sched record`
 ({system}), made by `validation/fresh/record.sh`: a build (`make -j4`),
 compression, a web server, a pipeline, a pool of workers, a parent that polls its workers, threads that
-share a lock, senders and receivers of messages, short commands, and where they are installed a server
-in Node, thread pools in Java and Rust, goroutines in Go, PostgreSQL with pgbench, Redis with its
-benchmark, and nginx with wrk, each beside others that take CPU time. No rule was found with these
-recordings; those for pools in Rust and for messages were found with earlier ones of the same programs,
-and the one for a task that polls others was tried on these. A recording is predicted from another one,
-in which nothing was changed, by `tracekit compare A --set CHANGE --real B`, or with `--under` from one
+share a lock, threads that wait for each other, senders and receivers of messages, short commands, and
+where they are installed a server in Node, thread pools in Java and Rust, goroutines in Go, PostgreSQL
+with pgbench, Redis with its benchmark, and nginx with wrk, each beside others that take CPU time. No
+rule was found with these recordings; those for pools in Rust and for messages were found with earlier
+ones of the same programs, and the one for threads that wait for each other with a program alike. A
+recording is predicted from another one, in which nothing was changed, by `tracekit compare A --set CHANGE --real B`, or with `--under` from one
 of the same under another kernel, by `tracekit compare A --policy linux-VERSION --real B`. *Inside*: the
 90 % interval holds the real value; rows with fewer than 20 real samples, without an interval or marked
 `do not use` are left out. The first columns are of rows marked `trusted`.

@@ -19,7 +19,7 @@ user='setpriv --reuid=65534 --regid=65534 --clear-groups'
 work() {
     case $1 in
     build) (cd src; rm -f ./*.o; $2 make -s -j4 &) ;;
-    zip | pipe | pool | poll | commands | java | go | lock | threads | messages) for i in $cpus; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
+    zip | pipe | pool | poll | commands | java | go | lock | meet | threads | messages) for i in $cpus; do $2 timeout $length sh -c 'while :; do gzip -9 < text; done' > /dev/null & done ;;
     web | node | postgres | redis | nginx) for i in $cpus more; do $2 timeout $length sh -c 'while :; do sha512sum text; done' > /dev/null & done ;;
     esac
     case $1 in
@@ -44,6 +44,7 @@ work() {
     pool) $3 timeout $length python3 pool.py & ;;
     poll) $3 timeout $length python3 poll.py & ;;
     lock) $3 ./lock $length & ;;
+    meet) $3 ./meet 2.3 & ;;
     threads) $3 ./threads 2.3 & ;;
     messages) $3 timeout $length perf bench sched messaging -g 1 -l 1000000 > /dev/null & ;;
     commands) $3 timeout $length bash -c 'while :; do /bin/true; date > /dev/null; echo a | cat > /dev/null; done' & ;;
@@ -59,7 +60,7 @@ if [ -n "${WORK:-}" ]; then
     exit
 fi
 rounds=${2:-2}
-workloads='build zip web pipe pool poll commands lock messages'
+workloads='build zip web pipe pool poll commands lock meet messages'
 
 # Makes what the workloads want.
 prepare() {
@@ -111,6 +112,33 @@ int main(int argc, char **argv) {
 }
 C
 cc -O1 -pthread -o lock lock.c
+cat > meet.c <<'C'
+// Four that go on together each time when the last of them has done its part.
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+static pthread_barrier_t all;
+static volatile int done;
+static double end;
+static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+static void *one(void *given) {
+    unsigned short r[3] = {1, 2, (unsigned short)(long)given};
+    while (!done) {
+        for (volatile unsigned long x = 0; x < (200 + 2000 * erand48(r)) * 500; x++) ;
+        if (!given && now() > end) done = 1;
+        pthread_barrier_wait(&all);
+    }
+    return 0;
+}
+int main(int argc, char **argv) {
+    pthread_t t[4];
+    end = now() + (argc > 1 ? atof(argv[1]) : 2);
+    pthread_barrier_init(&all, 0, 4);
+    for (long i = 0; i < 4; i++) pthread_create(&t[i], 0, one, (void *)i);
+    for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
+}
+C
+cc -O1 -pthread -o meet meet.c
 head -c 30000000 /dev/urandom | base64 > text
 mkdir -p src
 for i in $(seq 40); do
@@ -375,6 +403,7 @@ for round in $(seq "$rounds"); do
         pipe) back='gzip*' front='/^(cat|tr|md5sum)$/' ;;
         pool | poll) back='gzip*' front='python*' ;;
         lock) back='gzip*' front='lock*' ;;
+        meet) back='gzip*' front='meet*' ;;
         node) back='sha512sum*' front='/^(node|libuv|V8|Delayed|Signal)/' ;;
         java) back='gzip*' front='/^(java|pool-|G[C1] |VM |C[12] |Reference|Finalizer|Signal|Service|Monitor|Notification|Common|Attach)/' ;;
         go) back='gzip*' front='gowork' ;;

@@ -15,6 +15,7 @@
 //! slice ends is queued before the task that loses the CPU. CPUs that are idle do not tick. A chain
 //! of wakeups without demand in between is atomic: nobody runs before it is complete.
 
+mod barriers;
 mod buffers;
 mod clock;
 mod conditions;
@@ -41,6 +42,7 @@ use crate::program::{Calls, Start, Workload};
 use crate::queue::Lists;
 use crate::switch_costs::SwitchCostChange;
 use crate::task::{Cpu, Ns, Task, TaskId, TaskState, NEVER};
+use barriers::Barriers;
 use buffers::Levels;
 use conditions::Conditions;
 use guards::Watch;
@@ -141,6 +143,7 @@ pub struct Engine {
     still_on: Vec<(TaskId, Cpu)>,
     levels: Levels,
     locks: Locks,
+    barriers: Barriers,
     conditions: Conditions,
     /// Who waits for a message of which queue, and the queues.
     readers: Lists,
@@ -216,6 +219,7 @@ impl Engine {
         let conditions = Conditions::new(&work.calls, queues, work.locks.len());
         let units = work.sems.clone();
         let levels = Levels::of(&work.buffers);
+        let barriers = Barriers::of(&work.barriers);
         let locks = Locks::new(work.locks.len() + conditions.locks(), n);
         let essential = work.tasks.iter().filter(|p| p.essential).count();
         let first_class = first_class(&stack, &work);
@@ -269,6 +273,7 @@ impl Engine {
             still_on: Vec::new(),
             levels,
             locks,
+            barriers,
             conditions,
             readers: Lists::new(queues),
             queues: empty,

@@ -91,6 +91,7 @@ impl Engine {
                     true
                 }
                 Step::Contend { lock, ns, ready } => self.contend(cpu, t, (lock.0 as usize, ns, ready)),
+                Step::Meet { barrier } => self.meet(cpu, t, barrier.0 as usize),
                 Step::Yield => self.do_yield(cpu, t),
                 Step::Spin { sem, ns, turns } => self.spin(cpu, t, sem.0 as usize, ns, turns),
                 Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {
@@ -313,6 +314,7 @@ impl Engine {
     #[inline(never)]
     fn exit(&mut self, cpu: Cpu, t: TaskId) {
         self.leave_locks(cpu, t);
+        self.leave_barriers(cpu, t);
         let class = self.leave(cpu, t, Stop::Exited, TaskState::Dead);
         self.k.live -= 1;
         if self.k.work.tasks[t.index()].essential {

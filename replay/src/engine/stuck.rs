@@ -35,6 +35,8 @@ enum Need {
     Goes(usize),
     /// Puts something into a buffer, or ends.
     Put(usize),
+    /// Comes to a barrier.
+    Meet(usize),
     /// Makes it.
     Fork,
 }
@@ -47,6 +49,8 @@ struct Going {
     sent: Vec<bool>,
     put: Vec<bool>,
     forked: Vec<bool>,
+    /// Who is still to come to each barrier.
+    absent: Vec<Vec<usize>>,
     /// Queues that one of them reads, and the request handlers that wait in those that none does.
     read: Vec<bool>,
     unread: Vec<Vec<usize>>,
@@ -69,6 +73,7 @@ impl Engine {
             sent: vec![false; queues],
             put: vec![false; self.k.work.buffers.len()],
             forked: vec![false; n],
+            absent: self.k.work.barriers.iter().enumerate().map(|(i, all)| self.absent(i, all)).collect(),
             read: vec![false; queues],
             unread: self.queues.iter().map(|q| q.messages.iter().map(|h| *h as usize).collect()).collect(),
             handled: vec![false; self.k.work.handlers.len()],
@@ -115,7 +120,8 @@ impl Engine {
             let send = || self.readers.list_of(t).or_else(|| self.conditions.queue_of(t)).map(Need::Send);
             let put = || b.taker(t).map(Need::Put);
             let take = || b.putter(t).map(|i| Need::Goes(buffers[i].to.index()));
-            post.or_else(waiter).or_else(send).or_else(put).or_else(take)
+            let meet = || self.barriers.of_waiter(t).map(Need::Meet);
+            post.or_else(waiter).or_else(send).or_else(put).or_else(take).or_else(meet)
         };
         match task.state {
             TaskState::Sleeping(_) => sleeping(),
@@ -128,6 +134,13 @@ impl Engine {
             }
             _ => None,
         }
+    }
+
+    /// Those of `all` who come to a barrier that are not there yet.
+    fn absent(&self, barrier: usize, all: &[TaskId]) -> Vec<usize> {
+        let dead = |t: TaskId| self.k.tasks[t.index()].state == TaskState::Dead;
+        let absent = all.iter().filter(|t| self.barriers.of_waiter(**t) != Some(barrier) && !dead(**t));
+        absent.map(|t| t.index()).collect()
     }
 
     /// Notes what `t` gives, which goes on.
@@ -184,6 +197,7 @@ impl Going {
             Some(Need::Send(queue)) => self.sent[queue],
             Some(Need::Goes(other)) => self.tasks[other],
             Some(Need::Put(buffer)) => self.put[buffer],
+            Some(Need::Meet(barrier)) => self.absent[barrier].iter().all(|t| self.tasks[*t]),
             Some(Need::Fork) => self.forked[t],
         }
     }

@@ -6,7 +6,7 @@ use super::{Coming, Engine};
 use crate::log::{RecKind, IDLE};
 use crate::policy::{Enqueue, Kernel, Policy, Select, Wake};
 use crate::program::{Calls, Start, Step};
-use crate::task::{Cpu, TaskId, TaskState, NEVER};
+use crate::task::{Cpu, Sleep, TaskId, TaskState, NEVER};
 
 impl Engine {
     /// The first start, device or outside wakeup is due.
@@ -86,6 +86,7 @@ impl Engine {
                 task.since = self.k.now;
                 return true;
             }
+            Some(Step::Meet { barrier }) if !self.barriers.comes(t, barrier.0 as usize) => (Sleep::Interruptible, true),
             _ => return false,
         };
         self.k.tasks[t.index()].pc = 1;

@@ -23,6 +23,9 @@ pub enum Outcome {
     /// Its tasks only wait for each other where they run side by side: they share a lock, and wait for it in
     /// a replay where they do.
     Locked,
+    /// Its tasks wait until the last of them has come: in a replay whoever is the last there wakes the
+    /// others.
+    Barred,
     /// Too much stays unexplained: each wakeup keeps its recorded cause.
     Unexplained,
     /// The search came to the end of its budget: each wakeup keeps its recorded cause.

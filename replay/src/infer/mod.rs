@@ -14,7 +14,8 @@
 //! recorded, nothing is guessed: `calls`.
 //! Pipelines pass on more than one message at a time, and wait where a pipe is full or empty: `buffers`.
 //! Where many write what one reads: `inboxes`. One that keeps several others at work: `hubs`.
-//! Tasks that share a lock send no messages at all: `locks`. Where three and more do, that is clear first.
+//! Tasks that share a lock send no messages at all: `locks`. Where three and more do, that is clear first; so
+//! is a barrier: `barriers`. What tasks share besides messages is taken over, and back, in `shared`.
 //! `sets` says what belongs together, and `report` is what users read.
 //!
 //! Each group of tasks that send each other messages is searched by itself, within a budget that is
@@ -23,6 +24,7 @@
 //! (`pools`), the others keep their recorded causes, since a replay under another order of events would
 //! handle messages that were not sent yet.
 
+mod barriers;
 mod beam;
 mod budget;
 mod buffers;
@@ -44,6 +46,7 @@ mod search;
 mod segments;
 mod sends;
 mod sets;
+mod shared;
 pub(crate) mod track;
 mod turns;
 pub(crate) mod waits;
@@ -95,6 +98,8 @@ pub(crate) enum Mark {
     Get(u32),
     /// It came to a lock.
     Attempt(Attempt),
+    /// It came to this barrier.
+    Meet(u32),
 }
 
 /// A message.
@@ -136,6 +141,8 @@ pub(crate) struct Messages {
     pub buffers: Vec<Buffer>,
     /// Locks between tasks that send each other no messages: who asks for each.
     pub locks: Vec<Vec<TaskId>>,
+    /// Barriers: who comes to each.
+    pub barriers: Vec<Vec<TaskId>>,
     pub found: Unobserved,
 }
 
@@ -190,11 +197,11 @@ impl Given<'_> {
             found.found.groups.push(unsearched(tasks, Outcome::Gathered));
         }
         found.add_buffers(known);
+        found.find_barriers(history, waits);
         // Of three and more that wait for each other it is clear whether they share a lock; two may call
         // each other, or have a buffer between them.
         found.find_locks((tracks, over), (history, waits), 3);
-        let known: Vec<bool> =
-            (0..history.tasks.len() as TaskIndex).map(|t| found.shares_lock(t) || found.uses_buffer(t)).collect();
+        let known: Vec<bool> = (0..history.tasks.len() as TaskIndex).map(|t| !found.is_open(t)).collect();
         let outside = |task: TaskIndex| outside(task) || known[task as usize];
         let budget = Budget::new(BUDGET, cancel.clone());
         let net = match Network::learn(&budget, history, tracks, waits, &outside) {
@@ -247,10 +254,16 @@ fn size(net: &Network, history: &History) -> usize {
 }
 
 impl Messages {
-    /// When each task took messages.
-    pub(crate) fn takes(&self) -> Vec<Vec<Ns>> {
-        let of = |marks: &Vec<(Ns, Mark)>| marks.iter().filter(|m| matches!(m.1, Mark::Take(_))).map(|m| m.0).collect();
-        self.marks.iter().map(of).collect()
+    /// When each task took messages, or came to a barrier: where one piece of work ends and the next begins.
+    pub(crate) fn cuts(&self) -> Vec<Vec<Ns>> {
+        let cuts = |m: &&(Ns, Mark)| matches!(m.1, Mark::Take(_) | Mark::Meet(_));
+        self.marks.iter().map(|marks| marks.iter().filter(cuts).map(|m| m.0).collect()).collect()
+    }
+
+    /// How long a task works from one sleep to the next is a matter of the work, and not of when it meets
+    /// others.
+    pub(crate) fn works(&self, task: TaskIndex) -> bool {
+        !self.shares_lock(task) && !self.uses_buffer(task)
     }
 
     /// For each queue: how many tasks receive from it.
@@ -274,127 +287,6 @@ impl Messages {
         let groups = self.found.groups.iter().filter(|g| !g.outcome.is_open());
         let known: HashSet<TaskIndex> = groups.flat_map(|g| g.tasks.iter().copied()).collect();
         (0..self.inside.len() as TaskIndex).filter(|task| !known.contains(task)).collect()
-    }
-
-    /// Takes over buffers, and the groups whose tasks all pass data on through them.
-    fn take_buffers(&mut self, pipes: Pipes) {
-        for group in &mut self.found.groups {
-            let open = matches!(group.outcome, Outcome::Unexplained | Outcome::TooLarge);
-            if open && pipes.join(&group.tasks) {
-                group.outcome = Outcome::Buffered;
-            }
-        }
-        self.add_buffers(pipes);
-    }
-
-    /// Takes over buffers; they get numbers behind those so far.
-    fn add_buffers(&mut self, pipes: Pipes) {
-        let before = self.buffers.len() as u32;
-        let renumbered = |(at, mark): (Ns, Mark)| match mark {
-            Mark::Put(buffer) => (at, Mark::Put(before + buffer)),
-            Mark::Get(buffer) => (at, Mark::Get(before + buffer)),
-            other => (at, other),
-        };
-        for (task, marks) in pipes.marks {
-            self.marks[task as usize].extend(marks.into_iter().map(renumbered));
-            self.marks[task as usize].sort_by_key(|m| m.0);
-        }
-        self.buffers.extend(pipes.found);
-        self.explained.extend(pipes.wakes);
-    }
-
-    /// True for a task that comes to a lock.
-    pub(crate) fn shares_lock(&self, task: TaskIndex) -> bool {
-        self.marks[task as usize].iter().any(|m| matches!(m.1, Mark::Attempt(_)))
-    }
-
-    pub(crate) fn uses_buffer(&self, task: TaskIndex) -> bool {
-        self.marks[task as usize].iter().any(|m| matches!(m.1, Mark::Put(_) | Mark::Get(_)))
-    }
-
-    /// The tasks whose waits for each other may be for buffers or locks: those of which no message
-    /// is known.
-    fn open(&self) -> HashSet<TaskIndex> {
-        let open = |t: &TaskIndex| !(self.inside[*t as usize] || self.uses_buffer(*t) || self.shares_lock(*t));
-        (0..self.inside.len() as TaskIndex).filter(open).collect()
-    }
-
-    /// Finds the locks that at least so many tasks share.
-    fn find_locks(&mut self, costs: (&[Track], &Overheads), seen: (&History, &Waits), least: usize) {
-        for lock in locks::find(costs, seen, &self.open(), least) {
-            let number = self.locks.len() as u32;
-            self.locks.push(lock.attempts.iter().map(|of| TaskId(of.0)).collect());
-            self.explained.extend(lock.wakes);
-            for (task, attempts) in lock.attempts {
-                let marks = &mut self.marks[task as usize];
-                marks.extend(attempts.into_iter().map(|a| (a.at, Mark::Attempt(Attempt { lock: number, ..a }))));
-                marks.sort_by_key(|m| m.0);
-            }
-        }
-    }
-
-    /// The groups whose tasks all share a lock.
-    fn take_locks(&mut self) {
-        for lock in &self.locks {
-            let members: Vec<u32> = lock.iter().map(|t| t.0).collect();
-            let mut known = false;
-            for group in &mut self.found.groups {
-                known |= group.tasks.iter().any(|t| members.contains(t));
-                if group.tasks.iter().all(|t| members.contains(t)) {
-                    group.outcome = Outcome::Locked;
-                }
-            }
-            if !known {
-                self.found.groups.push(unsearched(members, Outcome::Locked));
-            }
-        }
-    }
-
-    /// Takes back what explains a group: its wakeups keep their recorded causes. A lock that fewer than two
-    /// others come to is none, either.
-    pub(crate) fn forget(&mut self, history: &History, group: usize) {
-        let Some(group) = self.found.groups.get_mut(group) else { return };
-        // What a hub was asked while it was awake stays known.
-        (group.outcome, group.unexplained) = match group.outcome {
-            Outcome::Hub => (Outcome::Unexplained, group.unobserved),
-            _ => (Outcome::Worse, group.unexplained),
-        };
-        self.found.resolved = false;
-        let mut gone: HashSet<TaskIndex> = group.tasks.iter().copied().collect();
-        for lock in &mut self.locks {
-            lock.retain(|task| !gone.contains(&task.0));
-            if lock.len() < 2 {
-                gone.extend(lock.drain(..).map(|task| task.0));
-            }
-        }
-        for &task in &gone {
-            let i = task as usize;
-            self.marks[i].retain(|m| matches!(m.1, Mark::Put(_) | Mark::Get(_)));
-            (self.inside[i], self.receives[i]) = (false, None);
-        }
-        let mut left = 0..;
-        let numbers: Vec<u32> =
-            self.locks.iter().map(|lock| if lock.is_empty() { 0 } else { left.next().unwrap_or(0) }).collect();
-        for mark in self.marks.iter_mut().flatten() {
-            if let Mark::Attempt(attempt) = &mut mark.1 {
-                attempt.lock = numbers[attempt.lock as usize];
-            }
-        }
-        self.locks.retain(|lock| !lock.is_empty());
-        let marks = &self.marks;
-        self.explained.retain(|wake| {
-            let task = history.wakee[*wake as usize];
-            !gone.contains(&task) || !marks[task as usize].is_empty()
-        });
-        let inside = &self.inside;
-        let kept = |wake: u32| inside[history.wakee[wake as usize] as usize];
-        self.of_wake.retain(|wake, _| kept(*wake));
-        self.woken_at.retain(|wake, _| kept(*wake));
-        if !inside.contains(&true) {
-            self.sent.clear();
-            self.calls.clear();
-            self.queues = 0;
-        }
     }
 
     /// Adds what is found about the tasks of `net`.

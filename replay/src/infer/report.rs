@@ -75,6 +75,14 @@ impl Unobserved {
                 names(&locked)
             ));
         }
+        let barred = of(&[Outcome::Barred]);
+        if !barred.is_empty() {
+            sentences.push(format!(
+                "{} wait until the last of them has come, as at a barrier: in a replay whoever comes last \
+                 there wakes the others",
+                names(&barred)
+            ));
+        }
         let kept = of(&[Outcome::Unexplained, Outcome::TooLarge, Outcome::Worse]);
         if !kept.is_empty() {
             let more = if kept.len() > NAMED { format!(" and {} more", kept.len() - NAMED) } else { String::new() };

@@ -417,6 +417,7 @@ impl Kernel {
                 | Step::Take { .. }
                 | Step::Acquire { .. }
                 | Step::Contend { .. }
+                | Step::Meet { .. }
                 | Step::Yield
                 | Step::Spin { .. }
                 | Step::Exit => break,

@@ -109,6 +109,7 @@ impl<'a> Builder<'a> {
         work.sems = self.sems;
         work.buffers.clone_from(&self.messages.buffers);
         work.locks.clone_from(&self.messages.locks);
+        work.barriers.clone_from(&self.messages.barriers);
         work.queues = self.messages.queues;
         work.calls.clone_from(&self.messages.calls);
         let mut handlers = Vec::with_capacity(self.handlers.len());
@@ -247,9 +248,10 @@ impl<'a> Builder<'a> {
         match woken {
             // It waits for its first message.
             Some(TaskEvent { kind: EventKind::Woken { by, .. }, .. }) if self.is_message(task, *by) => {}
-            // Its first step is to take something out of a buffer, or to put something in.
+            // Its first step is at a buffer or a barrier.
             Some(TaskEvent { kind: EventKind::Woken { by: By::Task { wake, .. }, .. }, .. })
-                if self.messages.explained.contains(wake) && self.messages.uses_buffer(task.id) => {}
+                if self.messages.explained.contains(wake)
+                    && (self.messages.uses_buffer(task.id) || self.messages.meets(task.id)) => {}
             Some(TaskEvent { at, kind: EventKind::Woken { by, .. } }) => self.sleep(task, 0, *at, *by, false, d),
             _ => {
                 let sem = self.new_sem();

@@ -401,13 +401,13 @@ impl Reading {
         let fixed = options.cpus.iter().filter(|c| c.fixed).map(|c| c.cpu);
         let fixed = fixed.collect::<std::collections::BTreeSet<i32>>().is_superset(&followed.recorded(&history.cpus));
         let rates = if fixed { followed.clone() } else { followed.unfollowed(history.span) };
-        let rates_of = |rates: &Rates, takes: &[Vec<Ns>]| {
+        let rates_of = |rates: &Rates, messages: &Messages| {
             if rates.source != Source::Work {
                 return rates.clone();
             }
-            let free = comms.iter().zip(&bound).map(|(comm, cpu)| cpu.is_none().then_some(comm.as_str()));
-            let of: Vec<Option<&str>> = free.collect();
-            let measured = speed::measure(&history, &of, takes, &rates.by_frequency(), &overheads);
+            let free = |task: usize| bound[task].is_none() && messages.works(task as TaskIndex);
+            let of: Vec<Option<&str>> = (0..).zip(&comms).map(|(t, comm)| free(t).then_some(comm.as_str())).collect();
+            let measured = speed::measure(&history, &of, &messages.cuts(), &rates.by_frequency(), &overheads);
             rates.clone().with_measured(measured, history.span)
         };
         let flips = if history.wakes && history.cpus.len() > 1 {
@@ -420,13 +420,19 @@ impl Reading {
             LoopMode::Dependency => {
                 // What a task finds that busy-waits, no wakeup shows.
                 let outside = |task: TaskIndex| verdicts[task as usize].endless || spins.has(task);
-                infer(&history, &outside, &rates_of(&rates, &[]).speeds(), &overheads, &options.cancel)
+                infer(
+                    &history,
+                    &outside,
+                    &rates_of(&rates, &Messages::none(&history)).speeds(),
+                    &overheads,
+                    &options.cancel,
+                )
             }
             _ => (Messages::none(&history), None),
         };
         let both = |messages: &Messages| {
-            let settled = rates_of(&rates, &messages.takes());
-            let placed = if fixed { settled.clone() } else { rates_of(&followed, &messages.takes()) };
+            let settled = rates_of(&rates, messages);
+            let placed = if fixed { settled.clone() } else { rates_of(&followed, messages) };
             [settled, placed]
         };
         let rates_of_other = instead.as_ref().map(both);

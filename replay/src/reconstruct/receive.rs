@@ -6,7 +6,7 @@ use super::draft::Draft;
 use super::{Class, Evidence, Note};
 use crate::history::{By, TaskHistory, TaskIndex};
 use crate::infer::{Attempt, Mark, Message, Messages};
-use crate::program::{Buffer, BufferId, HandlerId, LockId, QueueId, SemId, Step};
+use crate::program::{BarrierId, Buffer, BufferId, HandlerId, LockId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep, TaskId};
 
 /// Where the work for a message begins.
@@ -49,6 +49,10 @@ impl Builder<'_> {
                     let evidence = if shows { Evidence::Task } else { Evidence::Unobserved };
                     let step = Step::Contend { lock: LockId(lock), ns: rest, ready: alone };
                     d.add(step, Note::at(at).because(evidence));
+                }
+                Mark::Meet(barrier) => {
+                    d.flush(at);
+                    d.add(Step::Meet { barrier: BarrierId(barrier) }, Note::at(at).because(Evidence::Task));
                 }
             }
         }

@@ -11,7 +11,7 @@
 //! pool is left where it is worse both ways. It is left, too, where the number of its tasks' sleeps is
 //! further from the recorded one than without it: a few long bursts are awake as long as many short
 //! ones. So is a lock: threads that wait for room in a queue while others are at work look as if they
-//! shared one.
+//! shared one. Those of hubs and barriers are judged by both together.
 
 use std::collections::BTreeMap;
 
@@ -88,8 +88,9 @@ fn share(pool_of: &Pools, one: i64, other: Option<i64>) -> bool {
 /// worse than without them.
 pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel) -> Recon {
     choose_gathered(reading, identity, cancel);
-    let guessed =
-        |group: &Group| matches!(group.outcome, Outcome::Explained | Outcome::Hub | Outcome::Pooled | Outcome::Locked);
+    let guessed = |group: &Group| {
+        matches!(group.outcome, Outcome::Explained | Outcome::Hub | Outcome::Pooled | Outcome::Locked | Outcome::Barred)
+    };
     let all = reading.messages.found.groups.iter().enumerate();
     // Nothing was guessed where the calls were recorded.
     let groups: Vec<usize> = all.filter(|g| !g.1.recorded && guessed(g.1)).map(|g| g.0).collect();
@@ -124,7 +125,7 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let worse = |group: &usize| {
         let pools = pools(*group);
         let Group { outcome, tasks, .. } = &reading.messages.found.groups[*group];
-        if *outcome == Outcome::Hub {
+        if matches!(outcome, Outcome::Hub | Outcome::Barred) {
             let all = [tids(reading, tasks)];
             return apart(&all, &used, &recorded) > apart(&all, &plain, &recorded);
         }
@@ -341,6 +342,23 @@ mod tests {
             let recon = kept(&mut reading, &identity, &Cancel::default());
             let outcomes: Vec<Outcome> = recon.unobserved.groups.iter().map(|g| g.outcome).collect();
             assert_eq!(outcomes, [outcome], "1 of {every}");
+        }
+    }
+
+    /// A barrier stays where the tasks sleep in the replay as they did, and goes where they hardly do.
+    #[test]
+    fn a_barrier_is_kept_where_the_tasks_sleep_as_recorded() {
+        let text = "until: 3000\ncpus: 2\nA*3: (R~uniform(0.2,2.7) J(b))*\nH: Rinf\n";
+        let trace = run_text(text, Some("cfs"), &mut |_| true).expect("the workload runs");
+        let options = Options { hz: Some(1000), ..Options::default() };
+        let identity = ReplaySpec { policy: "cfs".into(), hz: Some(1000), ..ReplaySpec::default() };
+        for (every, outcome) in [(1, Outcome::Barred), (40, Outcome::Worse)] {
+            let mut reading = Reading::of(&Whole::new(&trace.events, &trace.strings), &options);
+            thin(&mut reading, every, |_| true);
+            let recon = kept(&mut reading, &identity, &Cancel::default());
+            let outcomes: Vec<Outcome> = recon.unobserved.groups.iter().map(|g| g.outcome).collect();
+            assert_eq!(outcomes, [outcome], "1 of {every}");
+            assert_eq!(reading.messages.explained.is_empty(), outcome == Outcome::Worse);
         }
     }
 

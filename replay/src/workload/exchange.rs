@@ -2,7 +2,7 @@
 //! pools, arrivals.
 
 use super::parse::{number, Builder};
-use crate::program::{Buffer, BufferId, Calls, HandlerId, LockId, QueueId, SemId, Step};
+use crate::program::{BarrierId, Buffer, BufferId, Calls, HandlerId, LockId, QueueId, SemId, Step};
 use crate::task::{Ns, Sleep, TaskId, NEVER};
 
 /// Most tasks or values of one line.
@@ -147,6 +147,23 @@ impl Builder {
         })
     }
 
+    /// `J(b)`, which comes to a barrier.
+    fn met(&mut self, t: usize, name: &str) -> Result<Step, String> {
+        if name.is_empty() {
+            return Err("`J()`: expected J(BARRIER)".into());
+        }
+        let next = BarrierId(self.work.barriers.len() as u32);
+        let barrier = *self.barriers.entry(name.to_owned()).or_insert(next);
+        if barrier == next {
+            self.work.barriers.push(Vec::new());
+        }
+        let (members, t) = (&mut self.work.barriers[barrier.0 as usize], TaskId(t as u32));
+        if !members.contains(&t) {
+            members.push(t);
+        }
+        Ok(Step::Meet { barrier })
+    }
+
     /// The steps of a call `C(pool: R2 D5)`, a message `M(pool: R2)`, or `A(pool)`, which receives
     /// one; none for other words.
     pub(super) fn exchange(&mut self, t: usize, word: &str) -> Result<Option<Vec<Step>>, String> {
@@ -161,6 +178,9 @@ impl Builder {
         }
         if matches!(letter, "L" | "G" | "H") {
             return Ok(Some(vec![self.locked(t, letter, inner.trim())?]));
+        }
+        if letter == "J" {
+            return Ok(Some(vec![self.met(t, inner.trim())?]));
         }
         if !matches!(letter, "C" | "M") {
             return Ok(None);
@@ -198,6 +218,7 @@ impl Builder {
                     | Step::Receive { .. }
                     | Step::Put { .. }
                     | Step::Take { .. }
+                    | Step::Meet { .. }
             )
         };
         if !rest.is_empty() || self.forks.len() > forks || steps.iter().any(refused) {

@@ -60,6 +60,7 @@
 //! | `I(pipe)` `O(pipe)` | put a unit into a buffer, take one out; sleep where there is no room, or none |
 //! | `L(m)` `G(m)` | take a lock, let go of it |
 //! | `H(m,20us)` | come to a lock that is held where another task that asks for it runs now: sleep until that one has run for 20 us more; `H(m,20us,ready)`: or where one is ready |
+//! | `J(b)` | come to a barrier: sleep until all who come to it are there; the last of them wakes the others |
 //! | `Y` | yield |
 //! | `F(Child)` `V(Child)` `T(Child)` | fork, vfork, make a thread |
 //! | `X` | exec |

@@ -9,7 +9,9 @@ use crate::draws::Draws;
 use crate::engine::{Machine, TimerMode};
 use crate::params;
 use crate::policies::PolicySpec;
-use crate::program::{BufferId, Fork, Group, Late, LockId, Pause, Program, QueueId, SemId, Start, Step, Workload};
+use crate::program::{
+    BarrierId, BufferId, Fork, Group, Late, LockId, Pause, Program, QueueId, SemId, Start, Step, Workload,
+};
 use crate::rates::Rates;
 use crate::task::{Attrs, Ns, Sleep, TaskId, NEVER};
 
@@ -48,6 +50,7 @@ pub(super) struct Builder {
     pub(super) queues: BTreeMap<String, QueueId>,
     pub(super) buffers: BTreeMap<String, BufferId>,
     pub(super) locks: BTreeMap<String, LockId>,
+    pub(super) barriers: BTreeMap<String, BarrierId>,
     /// Recorded times by name, in order.
     pub(super) values: BTreeMap<String, Vec<Ns>>,
     /// Steps of each task as text.
@@ -77,6 +80,7 @@ pub(super) fn scenario(text: &str, policy: Option<&str>, seed: Option<u64>) -> R
         queues: BTreeMap::new(),
         buffers: BTreeMap::new(),
         locks: BTreeMap::new(),
+        barriers: BTreeMap::new(),
         values: BTreeMap::new(),
         bodies: Vec::new(),
         forks: Vec::new(),
@@ -249,7 +253,7 @@ impl Builder {
             }
             let asleep = matches!(
                 self.work.tasks[t].steps.first(),
-                Some(Step::Pause { .. } | Step::Wait { .. } | Step::Receive { .. })
+                Some(Step::Pause { .. } | Step::Wait { .. } | Step::Receive { .. } | Step::Meet { .. })
             );
             if let (Start::At(at), true) = (start, asleep) {
                 self.work.tasks[t].start = Start::Asleep(at);

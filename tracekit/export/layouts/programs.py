@@ -177,6 +177,8 @@ def _word(step: Step, found: Listing, names: Sequence[str]) -> str:
             return f"I(b{first})"
         case "take":
             return f"O(b{first})"
+        case "meet":
+            return f"J(m{first})"
         case "acquire" | "release":
             return f"{'L' if op == 'acquire' else 'G'}(l{first})"
         case "contend":
@@ -275,6 +277,7 @@ def _thread(task: Task, names: Sequence[str], left_out: Counter[str]) -> dict[st
     target = task.steps[jump][1][0] if jump < len(task.steps) else None
     # Times are whole us: what is rounded off goes to the next run, so that the sum is right.
     rest, clock = 0, task.start or 0
+    met: Counter[int] = Counter()
     for i, (op, numbers) in enumerate(task.steps[:jump]):
         if i == target:
             phases.append(_Phase(loop=-1))
@@ -299,6 +302,11 @@ def _thread(task: Task, names: Sequence[str], left_out: Counter[str]) -> dict[st
             ns, clock = max(ns - clock, 0), max(ns, clock)
         elif op in ("sleep", "ticks", "io", "external"):
             clock += ns
+        elif op == "meet":
+            # A barrier waits for as many as there are steps that name it: each time has a name of its own.
+            met[ns] += 1
+            phases[-1].events.append(("barrier", f"m{ns}_{met[ns]}"))
+            continue
         phases[-1].events += _events(op, ns, numbers, names, left_out)
     phases = [p for p in phases if p.events or p.head]
     whole: dict[str, Any] = {"instance": 0 if task.start is None else 1, "loop": 1}
