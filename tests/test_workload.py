@@ -18,6 +18,7 @@ from tracekit.analysis import response
 from tracekit.cli import main
 from tracekit.io.workload import recorded_times
 from tracekit.whatif.sweep import sweep
+from tracekit.whatif.worst import waits
 
 POOL = """\
 # A pool of two behind a Poisson stream, and a hog.
@@ -263,19 +264,31 @@ def test_a_task_that_busy_waits_sleeps_after_its_last_turn(turns: str, used_us: 
     assert run.slices.filter(comm="Pool")["dur_ns"].sum() == used_us * 1000
 
 
+def _written(text: Path, form: str) -> tuple[str, str]:
+    """What `generate` writes of a text, and what it prints."""
+    out = text.with_suffix(f".{form}")
+    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(out), "--as", form])
+    assert done.exit_code == 0, done.output
+    return out.read_text(), done.output
+
+
+def _says_the_same(again: str, text: Path) -> tk.Trace:
+    """The schedule of a text, which one that was written of it has as well."""
+    second, first = tk.simulate(again), tk.simulate(text.read_text())
+    assert second.slices.drop("utid", "waker_utid").equals(first.slices.drop("utid", "waker_utid"))
+    return first
+
+
 def test_a_text_of_a_busy_wait_says_the_same(tmp_path: Path) -> None:
     text = tmp_path / "spin.txt"
     text.write_text(
         "policy: rr:quantum=10ms\ncpus: 2\nuntil: 2\nMain: (R200us W(j))*3\nPool: (B(j,10us,4) R50us P(j))*3\n"
         "Idle: B(never,3us)\n"
     )
-    out = tmp_path / "out.txt"
-    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(out), "--as", "workload"])
-    assert done.exit_code == 0, done.output
-    assert "B(s0,10000ns,4)" in out.read_text()
-    assert "B(s1,3000ns)" in out.read_text()
-    again, first = tk.simulate(out.read_text()), tk.simulate(text.read_text())
-    assert again.slices.drop("utid", "waker_utid").equals(first.slices.drop("utid", "waker_utid"))
+    out, _ = _written(text, "workload")
+    assert "B(s0,10000ns,4)" in out
+    assert "B(s1,3000ns)" in out
+    _says_the_same(out, text)
 
 
 def test_a_text_of_locks_says_the_same(tmp_path: Path) -> None:
@@ -284,19 +297,13 @@ def test_a_text_of_locks_says_the_same(tmp_path: Path) -> None:
         "policy: rr:quantum=10ms\ncpus: 3\nuntil: 9\nA: (R200us L(m) R100us G(m))*20\nB: (R150us L(m) R50us G(m))*20\n"
         "C: (R300us H(m,40us) R10us H(m,20us,ready))*9\n"
     )
-    out = tmp_path / "out.txt"
-    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(out), "--as", "workload"])
-    assert done.exit_code == 0, done.output
+    out, _ = _written(text, "workload")
     for step in ("L(l0)", "G(l0)", "H(l0,40000ns)", "H(l0,20000ns,ready)"):
-        assert step in out.read_text()
-    again, first = tk.simulate(out.read_text()), tk.simulate(text.read_text())
-    assert first.states.filter(comm="C", state="sleeping").height > 3
-    assert again.slices.drop("utid", "waker_utid").equals(first.slices.drop("utid", "waker_utid"))
-    app = tmp_path / "out.json"
-    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(app), "--as", "rt-app"])
-    assert done.exit_code == 0, done.output
-    assert re.search(r'"lock\d+": "l0"', app.read_text())
-    assert "waits for a lock" in done.output
+        assert step in out
+    assert _says_the_same(out, text).states.filter(comm="C", state="sleeping").height > 3
+    app, said = _written(text, "rt-app")
+    assert re.search(r'"lock\d+": "l0"', app)
+    assert "waits for a lock" in said
 
 
 def test_a_text_of_a_barrier_says_the_same(tmp_path: Path) -> None:
@@ -305,19 +312,16 @@ def test_a_text_of_a_barrier_says_the_same(tmp_path: Path) -> None:
         "policy: rr:quantum=10ms\ncpus: 2\nuntil: 9\nA: (R200us J(all))*20\nB: (R150us J(all))*20\n"
         "C: (R300us J(all))*20\n"
     )
-    out = tmp_path / "out.txt"
-    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(out), "--as", "workload"])
-    assert done.exit_code == 0, done.output
-    assert out.read_text().count("J(m0)") == 3 * 20
-    again, first = tk.simulate(out.read_text()), tk.simulate(text.read_text())
-    assert first.states.filter(comm="A", state="sleeping").height > 5
-    assert again.slices.drop("utid", "waker_utid").equals(first.slices.drop("utid", "waker_utid"))
-    app = tmp_path / "out.json"
-    done = CliRunner().invoke(main, ["generate", str(text), "-o", str(app), "--as", "rt-app"])
-    assert done.exit_code == 0, done.output
+    out, _ = _written(text, "workload")
+    assert out.count("J(m0)") == 3 * 20
+    assert _says_the_same(out, text).states.filter(comm="A", state="sleeping").height > 5
+    app, _ = _written(text, "rt-app")
     # rt-app waits for as many as there are steps of a name: one of each task.
-    names = re.findall(r'"barrier\d+": "(\w+)"', app.read_text())
+    names = re.findall(r'"barrier\d+": "(\w+)"', app)
     assert set(Counter(names).values()) == {3}
+    replay = tk.replay(text, "rr:quantum=10ms")
+    tids = replay.tasks.filter(pl.col("comm").cast(pl.String) == "A")["tid"].to_list()
+    assert waits(replay, tids) == dict.fromkeys(tids, "the others at a barrier (100 %)")
 
 
 @pytest.mark.parametrize("step", ["B(j)", "B(j,0us)", "B(j,1us,0)", "B(j,1us,many)", "B(j,1us,2,3)"])

@@ -266,7 +266,7 @@ pub enum Step {
         ready: bool,
     },
     /// Comes to a barrier: sleeps until the last of those who come to it is there, who wakes all others.
-    Meet {
+    Barrier {
         /// The barrier.
         barrier: BarrierId,
     },
@@ -473,7 +473,9 @@ impl Workload {
                 {
                     return fail("no such lock");
                 }
-                Step::Meet { barrier } if barrier.0 as usize >= self.barriers.len() => return fail("no such barrier"),
+                Step::Barrier { barrier } if barrier.0 as usize >= self.barriers.len() => {
+                    return fail("no such barrier")
+                }
                 Step::Contend { ns, .. } if ns < 0 => return fail("negative demand"),
                 Step::Send { queue, .. } | Step::Receive { queue, .. } if queue.0 >= self.queues => {
                     return fail("no such queue");

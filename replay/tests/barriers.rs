@@ -97,9 +97,9 @@ fn a_replay_has_whoever_comes_last_wake_the_others() {
     let out = recorded(MEET, "eevdf:version=6.18");
     let recon = programs(&out);
     let outcomes: Vec<Outcome> = recon.unobserved.groups.iter().map(|g| g.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Barred]);
+    assert_eq!(outcomes, [Outcome::Barrier]);
     assert_eq!(recon.work.barriers.iter().map(Vec::len).collect::<Vec<_>>(), [4]);
-    let comes = |t: usize| recon.work.tasks[t].steps.iter().filter(|s| matches!(s, Step::Meet { .. })).count();
+    let comes = |t: usize| recon.work.tasks[t].steps.iter().filter(|s| matches!(s, Step::Barrier { .. })).count();
     assert!((0..4).all(|t| comes(t) == comes(0)) && comes(0) > 300, "{}", comes(0));
     for (policy, far) in
         [("eevdf:version=6.18", 0.01), ("cfs", 0.1), ("rr:quantum=20ms", 0.1), ("cfs:wakeup_preemption=off", 0.1)]

@@ -119,6 +119,16 @@ fn a_lock_shows_where_tasks_hardly_run_side_by_side() {
     assert_eq!(recon.work.locks.iter().map(Vec::len).collect::<Vec<_>>(), [3]);
 }
 
+/// Where they hardly run side by side, they hardly wait for each other, so that they run for long there: that
+/// says nothing of how fast their CPU is.
+#[test]
+fn what_tasks_do_between_waits_for_a_lock_says_nothing_of_cpus() {
+    let hog = SHARED.replace("H*2: (R~uniform(2,9) S~uniform(1,4))*", "H cpus=1: Rinf");
+    let recon = programs(&recorded(&hog, "eevdf:version=6.18"));
+    assert_eq!(recon.work.locks.iter().map(Vec::len).collect::<Vec<_>>(), [3]);
+    assert!(recon.speeds.are_equal(), "{} {}", recon.speeds.time_of_one(0), recon.speeds.time_of_one(1));
+}
+
 /// One that yields at times and wakes others is not taken for one that busy-waits where it shares a lock: its
 /// yields are its own.
 #[test]

@@ -43,6 +43,14 @@ fn what_waits_at_a_buffer_is_helped_by_whoever_is_at_its_other_end() {
     assert_eq!(stuck(&format!("{several}D: S200 P(a)\n")).iter().map(|s| s.0).collect::<Vec<_>>(), [1]);
 }
 
+/// Who waits at a barrier is helped where all go on who have not come yet.
+#[test]
+fn what_waits_at_a_barrier_is_helped_by_all_who_still_come() {
+    let text = "A: R1 W(a) J(b) R1\nB: R1 J(b) R1\nC: R2 J(b) R1\n";
+    assert_eq!(stuck(text).iter().map(|s| s.0).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(stuck(&format!("{text}D: S200 P(a)\n")), []);
+}
+
 /// Two that ask each other, recorded.
 fn recorded() -> Recon {
     let text = "until: 200\ncpus: 1\nA: (R1 P(b) W(a))*\nB: (W(b) R1 P(a))*\nC: (S1 R1)*\n";

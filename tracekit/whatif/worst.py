@@ -87,7 +87,7 @@ def waits(replay: Trace, tids: list[int]) -> dict[int, str]:
         .then(pl.lit("several"))
         .when(op.is_in(["acquire", "contend"]))
         .then(pl.lit("lock"))
-        .when(op == "meet")
+        .when(op == "barrier")
         .then(pl.lit("barrier"))
         .otherwise(pl.col("ends_by").cast(pl.String))
     )

@@ -181,10 +181,11 @@ where they are installed a server in Node, thread pools in Java and Rust, gorout
 with pgbench, Redis with its benchmark, and nginx with wrk, each beside others that take CPU time. No
 rule was found with these recordings; those for pools in Rust and for messages were found with earlier
 ones of the same programs, and the one for threads that wait for each other with a program alike. A
-recording is predicted from another one, in which nothing was changed, by `tracekit compare A --set CHANGE --real B`, or with `--under` from one
-of the same under another kernel, by `tracekit compare A --policy linux-VERSION --real B`. *Inside*: the
-90 % interval holds the real value; rows with fewer than 20 real samples, without an interval or marked
-`do not use` are left out. The first columns are of rows marked `trusted`.
+recording is predicted from another one, in which nothing was changed, by `tracekit compare A --set
+CHANGE --real B`, or with `--under` from one of the same under another kernel, by `tracekit compare A
+--policy linux-VERSION --real B`. *Inside*: the 90 % interval holds the real value; rows with fewer than
+20 real samples, without an interval or marked `do not use` are left out. The first columns are of rows
+marked `trusted`.
 
 {table(["", *head], shares(every, "all"))}
 

@@ -91,7 +91,7 @@ impl Engine {
                     true
                 }
                 Step::Contend { lock, ns, ready } => self.contend(cpu, t, (lock.0 as usize, ns, ready)),
-                Step::Meet { barrier } => self.meet(cpu, t, barrier.0 as usize),
+                Step::Barrier { barrier } => self.meet(cpu, t, barrier.0 as usize),
                 Step::Yield => self.do_yield(cpu, t),
                 Step::Spin { sem, ns, turns } => self.spin(cpu, t, sem.0 as usize, ns, turns),
                 Step::Fork { child, how } => match self.owed(t, Kernel::fork_cost) {

@@ -36,7 +36,7 @@ enum Need {
     /// Puts something into a buffer, or ends.
     Put(usize),
     /// Comes to a barrier.
-    Meet(usize),
+    Barrier(usize),
     /// Makes it.
     Fork,
 }
@@ -120,7 +120,7 @@ impl Engine {
             let send = || self.readers.list_of(t).or_else(|| self.conditions.queue_of(t)).map(Need::Send);
             let put = || b.taker(t).map(Need::Put);
             let take = || b.putter(t).map(|i| Need::Goes(buffers[i].to.index()));
-            let meet = || self.barriers.of_waiter(t).map(Need::Meet);
+            let meet = || self.barriers.of_waiter(t).map(Need::Barrier);
             post.or_else(waiter).or_else(send).or_else(put).or_else(take).or_else(meet)
         };
         match task.state {
@@ -197,7 +197,7 @@ impl Going {
             Some(Need::Send(queue)) => self.sent[queue],
             Some(Need::Goes(other)) => self.tasks[other],
             Some(Need::Put(buffer)) => self.put[buffer],
-            Some(Need::Meet(barrier)) => self.absent[barrier].iter().all(|t| self.tasks[*t]),
+            Some(Need::Barrier(barrier)) => self.absent[barrier].iter().all(|t| self.tasks[*t]),
             Some(Need::Fork) => self.forked[t],
         }
     }

@@ -86,7 +86,9 @@ impl Engine {
                 task.since = self.k.now;
                 return true;
             }
-            Some(Step::Meet { barrier }) if !self.barriers.comes(t, barrier.0 as usize) => (Sleep::Interruptible, true),
+            Some(Step::Barrier { barrier }) if !self.barriers.comes(t, barrier.0 as usize) => {
+                (Sleep::Interruptible, true)
+            }
             _ => return false,
         };
         self.k.tasks[t.index()].pc = 1;

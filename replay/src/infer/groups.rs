@@ -25,7 +25,7 @@ pub enum Outcome {
     Locked,
     /// Its tasks wait until the last of them has come: in a replay whoever is the last there wakes the
     /// others.
-    Barred,
+    Barrier,
     /// Too much stays unexplained: each wakeup keeps its recorded cause.
     Unexplained,
     /// The search came to the end of its budget: each wakeup keeps its recorded cause.

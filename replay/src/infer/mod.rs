@@ -99,7 +99,7 @@ pub(crate) enum Mark {
     /// It came to a lock.
     Attempt(Attempt),
     /// It came to this barrier.
-    Meet(u32),
+    Barrier(u32),
 }
 
 /// A message.
@@ -256,7 +256,7 @@ fn size(net: &Network, history: &History) -> usize {
 impl Messages {
     /// When each task took messages, or came to a barrier: where one piece of work ends and the next begins.
     pub(crate) fn cuts(&self) -> Vec<Vec<Ns>> {
-        let cuts = |m: &&(Ns, Mark)| matches!(m.1, Mark::Take(_) | Mark::Meet(_));
+        let cuts = |m: &&(Ns, Mark)| matches!(m.1, Mark::Take(_) | Mark::Barrier(_));
         self.marks.iter().map(|marks| marks.iter().filter(cuts).map(|m| m.0).collect()).collect()
     }
 

@@ -75,7 +75,7 @@ impl Unobserved {
                 names(&locked)
             ));
         }
-        let barred = of(&[Outcome::Barred]);
+        let barred = of(&[Outcome::Barrier]);
         if !barred.is_empty() {
             sentences.push(format!(
                 "{} wait until the last of them has come, as at a barrier: in a replay whoever comes last \

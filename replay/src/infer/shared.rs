@@ -56,12 +56,13 @@ impl Messages {
 
     /// True for a task that has to do with no buffer, lock or barrier.
     pub(super) fn is_open(&self, task: TaskIndex) -> bool {
-        !(self.uses_buffer(task) || self.shares_lock(task) || self.meets(task))
+        let messages = |mark: &Mark| matches!(mark, Mark::Take(_) | Mark::Send(_));
+        self.marks[task as usize].iter().all(|m| messages(&m.1))
     }
 
     /// True for a task that comes to a barrier.
     pub(crate) fn meets(&self, task: TaskIndex) -> bool {
-        self.marks[task as usize].iter().any(|m| matches!(m.1, Mark::Meet(_)))
+        self.marks[task as usize].iter().any(|m| matches!(m.1, Mark::Barrier(_)))
     }
 
     /// Finds barriers, and makes groups of who comes to them.
@@ -69,12 +70,12 @@ impl Messages {
         for barrier in barriers::find(history, waits, &self.open()) {
             let number = self.barriers.len() as u32;
             let members: Vec<TaskIndex> = barrier.comes.iter().map(|of| of.0).collect();
-            self.found.groups.push(unsearched(members.clone(), Outcome::Barred));
+            self.found.groups.push(unsearched(members.clone(), Outcome::Barrier));
             self.barriers.push(members.into_iter().map(TaskId).collect());
             self.explained.extend(barrier.wakes);
             for (task, comes) in barrier.comes {
                 let marks = &mut self.marks[task as usize];
-                marks.extend(comes.into_iter().map(|at| (at, Mark::Meet(number))));
+                marks.extend(comes.into_iter().map(|at| (at, Mark::Barrier(number))));
                 marks.sort_by_key(|m| m.0);
             }
         }

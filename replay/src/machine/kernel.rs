@@ -417,7 +417,7 @@ impl Kernel {
                 | Step::Take { .. }
                 | Step::Acquire { .. }
                 | Step::Contend { .. }
-                | Step::Meet { .. }
+                | Step::Barrier { .. }
                 | Step::Yield
                 | Step::Spin { .. }
                 | Step::Exit => break,

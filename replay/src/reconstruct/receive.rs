@@ -50,9 +50,9 @@ impl Builder<'_> {
                     let step = Step::Contend { lock: LockId(lock), ns: rest, ready: alone };
                     d.add(step, Note::at(at).because(evidence));
                 }
-                Mark::Meet(barrier) => {
+                Mark::Barrier(barrier) => {
                     d.flush(at);
-                    d.add(Step::Meet { barrier: BarrierId(barrier) }, Note::at(at).because(Evidence::Task));
+                    d.add(Step::Barrier { barrier: BarrierId(barrier) }, Note::at(at).because(Evidence::Task));
                 }
             }
         }

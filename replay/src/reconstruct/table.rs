@@ -29,7 +29,7 @@ fn describe(step: Step) -> (&'static str, Option<&'static str>, Option<Ns>) {
         Step::Acquire { .. } => ("acquire", Some("dependency"), None),
         Step::Release { .. } => ("release", None, None),
         Step::Contend { ns, .. } => ("contend", Some("dependency"), Some(ns)),
-        Step::Meet { .. } => ("meet", Some("dependency"), None),
+        Step::Barrier { .. } => ("barrier", Some("dependency"), None),
         Step::Yield => ("yield", None, None),
         Step::Spin { ns, .. } => ("spin", Some("dependency"), Some(ns)),
         Step::Fork { .. } => ("fork", None, None),

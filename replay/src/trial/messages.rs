@@ -89,7 +89,10 @@ fn share(pool_of: &Pools, one: i64, other: Option<i64>) -> bool {
 pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel) -> Recon {
     choose_gathered(reading, identity, cancel);
     let guessed = |group: &Group| {
-        matches!(group.outcome, Outcome::Explained | Outcome::Hub | Outcome::Pooled | Outcome::Locked | Outcome::Barred)
+        matches!(
+            group.outcome,
+            Outcome::Explained | Outcome::Hub | Outcome::Pooled | Outcome::Locked | Outcome::Barrier
+        )
     };
     let all = reading.messages.found.groups.iter().enumerate();
     // Nothing was guessed where the calls were recorded.
@@ -125,7 +128,7 @@ pub(super) fn kept(reading: &mut Reading, identity: &ReplaySpec, cancel: &Cancel
     let worse = |group: &usize| {
         let pools = pools(*group);
         let Group { outcome, tasks, .. } = &reading.messages.found.groups[*group];
-        if matches!(outcome, Outcome::Hub | Outcome::Barred) {
+        if matches!(outcome, Outcome::Hub | Outcome::Barrier) {
             let all = [tids(reading, tasks)];
             return apart(&all, &used, &recorded) > apart(&all, &plain, &recorded);
         }
@@ -352,7 +355,7 @@ mod tests {
         let trace = run_text(text, Some("cfs"), &mut |_| true).expect("the workload runs");
         let options = Options { hz: Some(1000), ..Options::default() };
         let identity = ReplaySpec { policy: "cfs".into(), hz: Some(1000), ..ReplaySpec::default() };
-        for (every, outcome) in [(1, Outcome::Barred), (40, Outcome::Worse)] {
+        for (every, outcome) in [(1, Outcome::Barrier), (40, Outcome::Worse)] {
             let mut reading = Reading::of(&Whole::new(&trace.events, &trace.strings), &options);
             thin(&mut reading, every, |_| true);
             let recon = kept(&mut reading, &identity, &Cancel::default());

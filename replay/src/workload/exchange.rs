@@ -161,7 +161,7 @@ impl Builder {
         if !members.contains(&t) {
             members.push(t);
         }
-        Ok(Step::Meet { barrier })
+        Ok(Step::Barrier { barrier })
     }
 
     /// The steps of a call `C(pool: R2 D5)`, a message `M(pool: R2)`, or `A(pool)`, which receives
@@ -218,7 +218,7 @@ impl Builder {
                     | Step::Receive { .. }
                     | Step::Put { .. }
                     | Step::Take { .. }
-                    | Step::Meet { .. }
+                    | Step::Barrier { .. }
             )
         };
         if !rest.is_empty() || self.forks.len() > forks || steps.iter().any(refused) {

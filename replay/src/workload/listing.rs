@@ -97,7 +97,7 @@ fn listed(step: &Step) -> ListedStep {
         Step::Acquire { lock } => ("acquire", vec![i64::from(lock.0)]),
         Step::Release { lock } => ("release", vec![i64::from(lock.0)]),
         Step::Contend { lock, ns, ready } => ("contend", vec![i64::from(lock.0), ns, i64::from(ready)]),
-        Step::Meet { barrier } => ("meet", vec![i64::from(barrier.0)]),
+        Step::Barrier { barrier } => ("barrier", vec![i64::from(barrier.0)]),
         Step::Yield => ("yield", Vec::new()),
         Step::Spin { sem, ns, turns } => {
             ("spin", vec![i64::from(sem.0), ns, if turns == u32::MAX { -1 } else { i64::from(turns) }])

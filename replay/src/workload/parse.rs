@@ -253,7 +253,7 @@ impl Builder {
             }
             let asleep = matches!(
                 self.work.tasks[t].steps.first(),
-                Some(Step::Pause { .. } | Step::Wait { .. } | Step::Receive { .. } | Step::Meet { .. })
+                Some(Step::Pause { .. } | Step::Wait { .. } | Step::Receive { .. } | Step::Barrier { .. })
             );
             if let (Start::At(at), true) = (start, asleep) {
                 self.work.tasks[t].start = Start::Asleep(at);

@@ -177,7 +177,7 @@ def _word(step: Step, found: Listing, names: Sequence[str]) -> str:
             return f"I(b{first})"
         case "take":
             return f"O(b{first})"
-        case "meet":
+        case "barrier":
             return f"J(m{first})"
         case "acquire" | "release":
             return f"{'L' if op == 'acquire' else 'G'}(l{first})"
@@ -302,8 +302,12 @@ def _thread(task: Task, names: Sequence[str], left_out: Counter[str]) -> dict[st
             ns, clock = max(ns - clock, 0), max(ns, clock)
         elif op in ("sleep", "ticks", "io", "external"):
             clock += ns
-        elif op == "meet":
+        elif op == "barrier":
             # A barrier waits for as many as there are steps that name it: each time has a name of its own.
+            if task.start is None:
+                left_out[
+                    "barriers of tasks that others make (rt-app waits for those that begin by themselves)"
+                ] += 1
             met[ns] += 1
             phases[-1].events.append(("barrier", f"m{ns}_{met[ns]}"))
             continue
